@@ -19,7 +19,8 @@ from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.integrations.demo.rack_site import OURS
 from provisioner.integrations.racks import update_commands
 from provisioner.integrations.racks.duty.approval import RackCampaign, RackCampaignState, read_state
-from provisioner.integrations.racks.duty.rack_duty import USER, RackDuty, build_loops
+from provisioner.integrations.racks.duty.loops import build_loops
+from provisioner.integrations.racks.duty.rack_duty import USER, RackDuty
 from provisioner.integrations.racks.duty.rack_water import RackWater
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.sim.racks.switch import DEFAULT

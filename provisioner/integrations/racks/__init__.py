@@ -6,7 +6,7 @@ INTEGRATION = Integration(
     name="racks",
     about="Racks: compute trays, NVLink switches and power shelves, held against the plan.",
     switched_on=lambda settings, _: bool(settings.racks_folder and settings.racks_update),
-    loops="provisioner.integrations.racks.duty.rack_duty:build_loops",
+    loops="provisioner.integrations.racks.duty.loops:build_loops",
     routes="provisioner.integrations.racks.rack_routes:ROUTES",
     commands={"rack": "provisioner.integrations.racks.rack_commands:app"},
 )

@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from provisioner.adapters.switch_https import SwitchHttps
@@ -90,14 +90,6 @@ class DutyParts(Protocol):
     def credentials(self) -> Credentials: ...
     @property
     def signer(self) -> Signer: ...
-
-
-def build_loops(parts: DutyParts) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return the loops, for the daemon that leads."""
-    from provisioner.integrations.racks.duty.rack_water import RackWater  # which builds on this
-
-    duty = RackDuty(parts)
-    return {"rack updates": duty.run, "rack water": RackWater(duty).run}
 
 
 @dataclass

@@ -1,0 +1,15 @@
+"""The loops of racks that the leading daemon runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from provisioner.integrations.racks.duty.rack_duty import DutyParts, RackDuty
+from provisioner.integrations.racks.duty.rack_water import RackWater
+
+
+def build_loops(parts: DutyParts) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the loops by name; both go by the same logins."""
+    duty = RackDuty(parts)
+    return {"rack updates": duty.run, "rack water": RackWater(duty).run}

@@ -389,6 +389,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "model.machine.settings:add_pin": _OURS,
     "model.machine.settings:split_pins": _OURS,
     "planning.lifecycle.credential_rotation:parse_subject": _OURS,
+    "runtime.integrations:list_loops": _OURS,
     "runtime.integrations:open_optic_series": _OURS,
     "api.app:build_response": _OURS,
     "api.openapi:add_meanings": _OURS,

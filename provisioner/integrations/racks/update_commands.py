@@ -86,9 +86,7 @@ def update(
     Example: provisioner rack update r.yaml c.yaml r01 --water w.json --journal j --user admin
     """
     whole = read_plan(plan)
-    for rack in racks:
-        whole.find(rack)
-    planned = limit_plan(whole, racks)
+    planned = limit_plan(whole, [whole.find(rack).name for rack in racks])
     asked = read_record(campaign, CampaignFile)
     check_packages(asked, planned, campaign.parent)
     bmcs = RedfishTransport(ca_file=ca)
@@ -104,8 +102,7 @@ def update(
                 _show(begun)
                 if dry_run or not begun.jobs:
                     return begun, None, None
-                domains = ", ".join(job.domain for job in begun.jobs)
-                ask_person(f"send this to {domains}", yes=yes)
+                ask_person(f"send this to {', '.join(j.domain for j in begun.jobs)}", yes=yes)
                 outcome, hands = await carry_out(made, log, begun)
                 return begun, outcome, hands
         finally:

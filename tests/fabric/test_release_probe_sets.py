@@ -200,3 +200,58 @@ def test_a_tool_whose_output_is_missing_was_not_sent() -> None:
     assert asyncio.run(sending.answers_of(site, [ProbeSet("n", HERE, (echo, route))])) == {
         ("n", echo): 1
     }
+
+
+class Said:
+    """A host whose lines said this, one after the other."""
+
+    def __init__(self, *outputs: ShellOutput) -> None:
+        self._outputs = outputs
+        self.commands: list[ShellCommand] = []
+
+    async def run(self, _host: str, _address: str, commands: Sequence[ShellCommand]) -> Any:
+        self.commands += commands
+        return list(self._outputs)
+
+    def answers(self, *pings: Ping) -> sending.Answers:
+        site: Any = SimpleNamespace(shell=self)
+        return asyncio.run(sending.answers_of(site, [ProbeSet("n", HERE, pings)]))
+
+
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        (ShellOutput(0, "10.0.0.9,56 1\n", ""), 1),
+        (ShellOutput(1, "10.0.0.9,56 1\n", ""), None),
+        (ShellOutput(0, "10.0.0.9,56 1\n", "", truncated=True), None),
+    ],
+    ids=["whole", "failed", "cut"],
+)
+def test_a_line_that_did_not_come_to_its_end_proves_no_silence(
+    output: ShellOutput, code: int | None
+) -> None:
+    sent = ping(GateCheck.SHUT_OUT, "10.0.0.9")
+
+    assert Said(output).answers(sent) == {("n", sent): code}
+
+
+def test_each_source_probes_its_own_addresses_and_answers_for_them_alone() -> None:
+    first, second = (
+        Ping(f"10.0.0.{n}", f"10.0.9.{n}", 56, "test", GateCheck.SHUT_OUT) for n in (1, 2)
+    )
+    host = Said(
+        ShellOutput(0, "10.0.9.1,56 0\n10.0.9.2,56 7\n", ""),
+        ShellOutput(0, "10.0.9.1,56 7\n10.0.9.2,56 0\n", ""),
+    )
+
+    assert host.answers(first, second) == {("n", first): 0, ("n", second): 0}
+    lines = [c.line for c in host.commands]
+    assert [f"10.0.9.{n}," in line for line in lines for n in (1, 2)] == [True, False, False, True]
+
+
+def test_an_rdma_probe_is_given_the_time_of_all_its_tries() -> None:
+    host = Said()
+    host.answers(*(ping(c, "10.0.0.9") for c in (GateCheck.SHUT_OUT, GateCheck.RDMA)))
+
+    echo, rdma = (c.timeout_s for c in host.commands)
+    assert echo < sending.RDMA_TRIES * sending.RDMA_S < rdma

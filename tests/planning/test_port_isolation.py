@@ -13,6 +13,7 @@ from provisioner.model.tenant import PortPlacement
 from provisioner.planning.release.port_isolation import (
     find_misplaced_ports,
     find_route_leaks,
+    make_leak_blocker,
     placement_of,
     prefixes_of,
 )
@@ -105,6 +106,17 @@ def test_a_route_to_a_link_or_a_part_of_it_is_a_leak(route: str, *, leaking: boo
         bool(find_route_leaks(prefixes, {"RED": ["172.0.0.0/31"], "BLUE": [route]}, "RED"))
         is leaking
     )
+
+
+def test_a_leak_is_told_with_its_leaf_and_where_the_route_stands() -> None:
+    prefixes = prefixes_of(PORTS)
+    assert not isinstance(prefixes, Blocker)
+    leaks = find_route_leaks(prefixes, {"BLUE": ["172.0.0.0/31"], "MAINT": ["172.64.0.1/32"]}, "X")
+
+    blocker = make_leak_blocker("leaf0", leaks)
+
+    assert (blocker.reason, blocker.subject) == (Reason.ISOLATION, "leaf0")
+    assert blocker.detail.endswith(": BLUE: 172.0.0.0/31, MAINT: 172.64.0.1/32")
 
 
 def test_a_port_without_an_address_cannot_be_looked_for() -> None:

@@ -106,6 +106,16 @@ def test_a_nodes_mac_is_bridged_on_its_own_bond_of_that_leaf_alone(where: str, g
     assert world.bad() == ([] if good else [("fdb", f"{MAC} is bridged on {where}")])
 
 
+def test_a_leaf_may_have_either_end_of_a_link() -> None:
+    world = World()
+    odd = {"172.0.0.1/31", "fe80::1/64"}
+    world.asks(ports=(PORTS[0].model_copy(update={"address": "172.0.0.1/31"}), PORTS[1]))
+    world.port(addresses=frozenset(odd))
+    world.had(addresses=tuple(("swp1", address) for address in sorted(odd)))
+
+    assert world.bad() == []
+
+
 def test_a_host_of_another_domain_is_another_host() -> None:
     world = World()
     world.asks(node="n0.other.example")  # both leaves hear n0.example

@@ -128,6 +128,17 @@ def test_a_revision_is_waited_for_until_its_limit_and_no_longer() -> None:
     assert times[-1] - times[0] == pytest.approx(10.0)
 
 
+def test_a_port_that_does_not_follow_is_waited_for_until_its_limit_and_no_longer() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.switch.faults.add("moves_ignored")
+        await site.leaf().move([RED])
+        return site.times("GET /interface/swp1?rev=operational")
+
+    _, *times = play(scenario, switch_poll_s=5.0, switch_apply_limit_s=10.0)
+
+    assert times[-1] - times[0] == pytest.approx(10.0)
+
+
 def test_a_revision_of_another_writer_is_waited_for_until_its_limit_and_no_longer() -> None:
     async def scenario(site: SmallSite) -> Any:
         await site.leaf().move([RED])

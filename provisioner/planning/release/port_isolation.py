@@ -233,7 +233,7 @@ def prefixes_of(ports: Sequence[Port]) -> tuple[str, ...] | Blocker:
     """Return the networks of a node's links, or a blocker for a port without a readable address."""
     networks = []
     for port in ports:
-        network = network_of(port.address) if port.address else None
+        network = network_of(port.address)
         if network is None:
             return _blocker(
                 f"{port.switch}/{port.interface}",
@@ -256,10 +256,8 @@ def find_route_leaks(
     for foreign_vrf in sorted(set(routes) - {vrf}):
         for route in routes[foreign_vrf]:
             network = ipaddress.ip_network(route)
-            for own in mine:
-                if _within(network, own):  # a network of the other family is in none
-                    routes_outside.append(f"{foreign_vrf}: {route}")
-                    break
+            if any(_within(network, own) for own in mine):  # none of the other family
+                routes_outside.append(f"{foreign_vrf}: {route}")
     return tuple(routes_outside)
 
 

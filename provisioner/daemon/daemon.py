@@ -35,6 +35,7 @@ from provisioner.control.watch.watch_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.watcher import PortWatches, Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
+    SHARED,
     Fold,
     build_attestation_watch,
     build_authority,
@@ -211,6 +212,8 @@ class Daemon:
         self.leaf_watch = build_leaf_watch(context, watched, *more)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
         self.storage_watch = build_storage_watch(context, self.tenancy, parts.alerts)
+        to = (parts.credentials, parts.webhooks, parts.exports)
+        self.senders = list_senders(context, *to, keeper, self.shards)
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
         self.fabric = build_fabric_sessions(context, tests, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)
@@ -277,6 +280,8 @@ class Daemon:
         if self.parts.shared is not None:
             self._begin(self.shards.run, "shards")
         self._begin(self.leaf_watch.run, "leaf watch")
+        if SHARED in self.senders:
+            self._begin(self.senders[SHARED], SHARED)
         if self.watcher is not None:
             self._begin(self.watcher.run, "watcher")
 
@@ -301,12 +306,11 @@ class Daemon:
             self._begin(build_attestation_watch(self.context, *parts).run, "attestation watch")
         if self.consoles is not None:
             self._begin(self.consoles.run, "consoles")
-        to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
-        senders = list_senders(self.context, *to, self.watcher)
         if self.parts.folds:
             self._begin(partial(fold_journal, self.parts.folds, self.parts.clock), "folds")
+        alone = {name: loop for name, loop in self.senders.items() if name != SHARED}
         brought = list_loops(self.parts)
-        for name, loop in {**self.logins, **senders, **brought}.items():
+        for name, loop in {**self.logins, **alone, **brought}.items():
             self._begin(loop, name)
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

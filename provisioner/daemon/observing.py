@@ -30,7 +30,6 @@ from provisioner.control.watch.watcher import ALONE
 from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.hosts import Hosts
-from provisioner.daemon.watches import list_senders
 from provisioner.execution.observe.collector import build_collector
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.execution.tenancy.release_recheck import Rechecks
@@ -119,8 +118,7 @@ class ObservingDaemon:
             if self.parts.watch.attach:
                 self.parts.watch.attach(watcher, ALONE)
             self._begin(watcher.run, "watcher")
-        to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
-        for name, loop in list_senders(self.context, *to, watcher).items():
+        for name, loop in self.composed.senders.items():
             self._begin(loop, name)
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

@@ -21,6 +21,7 @@ from provisioner.control.node.observer import Observer
 from provisioner.control.node.observing import RestingLooks
 from provisioner.control.node.reconciler import Drivers
 from provisioner.control.node.requested_acts import RequestedActs
+from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.attestation_watch import AttestationWatch, ReportQuestions
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.control.watch.credential_keeper import CertificateKeeper, CredentialKeeper
@@ -51,6 +52,7 @@ from provisioner.store.repositories.journal_archives import SqlAuditExportReposi
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
+SHARED = "webhooks"
 Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]  # by name
 Watched = tuple[Tenancy, IsolationViolations, ReleaseWatch]
 
@@ -159,17 +161,19 @@ def list_senders(
     credentials: Credentials,
     webhooks: tuple[SqlWebhookRepository, WebhookPosts] | None,
     exports: tuple[SqlAuditExportRepository, Sequence[AuditSink]] | None,
-    watcher: Watcher | None,
+    keeper: AlertKeeper | None,
+    shards: Shards,
 ) -> Loops:
-    """Return the loops that send the journal elsewhere: to webhooks, and to log systems."""
+    """Return the loops that send the journal elsewhere: to webhooks, and to log systems.
+
+    Several daemons share the one called `SHARED`; the others are the leader's.
+    """
     loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-    clock = context.clock
+    given = (context.clock, context.settings)
     if webhooks is not None:
-        keeper = None if watcher is None else watcher.keeper
-        outbox = Outbox(*webhooks, credentials, clock, context.settings, keeper)
-        loops["webhooks"] = outbox.run
+        loops[SHARED] = Outbox(*webhooks, credentials, *given, keeper, shards).run
     if exports is not None:
-        loops["audit export"] = AuditExport(*exports, clock, context.settings).run
+        loops["audit export"] = AuditExport(*exports, *given).run
     return loops
 
 

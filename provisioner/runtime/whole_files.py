@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 
@@ -21,12 +22,17 @@ def replace_file(
 
     `mode` is less the umask. `lasting`: it is on disk when this returns. Raises OSError.
     """
-    new = path.with_name(f".{path.name}.new")
+    # two writers at once have a file each, and the last one to end counts
+    new = path.with_name(f".{path.name}.{threading.get_native_id()}.new")
     new.unlink(missing_ok=True)  # of a death while it was written
-    _write_new(
-        new, content.encode() if isinstance(content, str) else content, mode, lasting=lasting
-    )
-    new.replace(path)
+    try:
+        _write_new(
+            new, content.encode() if isinstance(content, str) else content, mode, lasting=lasting
+        )
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
     if lasting:
         sync_directory(path.parent)
 

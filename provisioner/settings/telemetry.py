@@ -84,7 +84,8 @@ class WebhookSettings(Record):
         16,
         ge=1,
         le=256,
-        description="Events on their way to one webhook at once, of as many nodes.",
+        description="Events on their way to one webhook at once, of as many nodes; several daemons "
+        "divide them, and each has one at least.",
     )
     webhook_networks: tuple[Network, ...] = Field(
         (),

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
+from given_events import event_of
 from test_seats import LEASE_S, LIMIT_S, Daemon
 
+from provisioner.control.watch import outbox as outbox_module
 from provisioner.control.watch import shards as shards_module
+from provisioner.control.watch.outbox import Outbox
 from provisioner.control.watch.shards import Shards
+from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.watch.shards import find_shard
+from provisioner.ports import Secret
+from provisioner.settings import Settings
 from provisioner.store import SqlStore, open_store
 from provisioner.store.database.postgres import LOCK_SPACE
 from provisioner.store.database.seat import LEADER
@@ -37,6 +43,7 @@ class Sharer(Daemon):
 
     def __init__(self, database: str, name: str, store: SqlStore, ahead_s: float = 0.0) -> None:
         super().__init__(database, name, ahead_s)
+        self.store = store
         self.shards = Shards(store, self.clock, self.cluster)
         self.shards.attend(self)
         self.duty = "looks"
@@ -48,7 +55,7 @@ class Sharer(Daemon):
 
     async def leave(self, shards: Collection[int]) -> float:
         await self.may_leave.wait()
-        self.left += shards
+        self.left += [shard for shard in shards if shard in ALL]
         return self.undone
 
     async def start(self) -> None:
@@ -108,6 +115,7 @@ async def share_out(*sharers: Sharer) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(shards_module, "LOOK_S", 0.1)
+    monkeypatch.setattr(outbox_module, "LOOK_S", 0.1)
 
 
 def test_daemons_that_come_get_a_part_and_one_alone_has_all(database):
@@ -220,3 +228,136 @@ def test_while_a_daemon_of_an_older_version_leads_it_alone_looks(database):
             return beside, a.held
 
     assert asyncio.run(scenario()) == (frozenset(), ALL)
+
+
+def test_a_leaf_whose_row_is_damaged_and_tells_no_place_has_one_owner(database):
+    """Its ports serve all the same: it is read by one daemon, and by one alone."""
+
+    async def scenario() -> int:
+        async with site(database) as make:
+            a, b = make("a"), make("b")
+            place = Location(scalable_unit=UNITS, rack="r")
+            await a.store.nodes.add(Node(id="leaf", kind=NodeKind.SWITCH, location=place))
+            with psycopg.connect(database, autocommit=True) as disk:
+                disk.execute("UPDATE nodes SET body = '{', changed = 999999 WHERE id = 'leaf'")
+            [leaf] = await a.store.nodes.list_set_aside()
+            assert leaf.location == Location()
+            for one in (a, b):
+                await one.start()
+            await share_out(a, b)
+            async with asyncio.timeout(LIMIT_S):
+                while not (  # noqa: ASYNC110  (of the database)
+                    owners := sum(one.shards.holds(leaf) for one in (a, b))
+                ):
+                    await asyncio.sleep(0.02)
+            return owners
+
+    assert asyncio.run(scenario()) == 1
+
+
+ROWS = 24  # of each part of the story
+
+
+class Receiver:
+    """What a webhook received, from whom, in the order of its arrival; of one node never two."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, str, int]] = []  # daemon, node, row of the journal
+        self._coming: set[str] = set()
+
+    async def take(self, sender: str, row: JournalRow) -> PostOutcome:
+        assert row.node not in self._coming, f"two of {row.node} are on their way"
+        self._coming.add(row.node)
+        try:
+            await asyncio.sleep(0.01)
+            self.got.append((sender, row.node, row.seq))
+        finally:
+            self._coming.discard(row.node)
+        return PostOutcome(delivered=True)
+
+    @property
+    def senders(self) -> set[str]:
+        return {sender for sender, _, _ in self.got}
+
+
+class Sender:
+    """What sends the notices of one daemon's shards (`ports.WebhookPosts`, and its secrets)."""
+
+    def __init__(self, sharer: Sharer, name: str, receiver: Receiver) -> None:
+        self._sharer, self._name, self._receiver = sharer, name, receiver
+        chosen = Settings(webhook_parallel=6)
+        given: Any = (sharer.store.webhooks, self, self, sharer.clock, chosen, None)
+        self._outbox = Outbox(*given, sharer.shards)
+        self._sending: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._sharer.start()
+        self._sending = asyncio.create_task(self._outbox.run())
+
+    async def end(self) -> None:
+        """Its process is gone, whatever was on its way."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+        await self._sharer.end()
+
+    async def post(self, _webhook: Webhook, row: JournalRow, *_: object) -> PostOutcome:
+        return await self._receiver.take(self._name, row)
+
+    async def current(self, _name: str) -> tuple[str, Secret]:
+        return "", Secret("s")
+
+    async def pending(self, _name: str) -> None: ...
+
+
+async def empty(store: SqlStore, receiver: Receiver, count: int) -> None:
+    """Wait until so many rows came, and none is on its way."""
+    async with asyncio.timeout(LIMIT_S):
+        pending = 1
+        while pending or len({seq for _, _, seq in receiver.got}) < count:
+            await asyncio.sleep(0.05)
+            [standing] = await store.webhooks.list()
+            pending = standing.pending
+
+
+def test_notices_are_shared_each_is_sent_once_and_of_a_node_one_after_the_other(database):
+    """Also while shards of notices move; after a death one that was on its way comes again."""
+
+    async def scenario() -> tuple[list[tuple[str, str, int]], set[str], list[Any]]:
+        receiver = Receiver()
+        async with site(database) as make:
+            senders = {name: Sender(make(name), name, receiver) for name in "abc"}
+            a, b, c = senders.values()
+            store = a._sharer.store
+            await store.webhooks.add(
+                Webhook(name="w", url="https://w", made_at=1.0, kinds=("sel",)), None, "ada"
+            )
+
+            async def happens(count: int) -> None:
+                for number in range(count):
+                    node = f"n{number % 11}" if number % 5 else ""
+                    await store.journal.append(event_of("sel", node, {"said": str(number)}), 1.0)
+
+            await a.start()
+            await happens(ROWS)
+            await b.start()
+            await happens(ROWS)
+            await c.start()
+            await happens(ROWS)
+            await empty(store, receiver, 3 * ROWS)
+            whole = list(receiver.got)
+            await happens(ROWS)
+            await b.end()
+            await empty(store, receiver, 4 * ROWS)
+            await a.end()
+            await c.end()
+            return whole, receiver.senders, receiver.got
+
+    whole, senders, got = asyncio.run(scenario())
+
+    assert len({seq for _, _, seq in whole}) == len(whole) == 3 * ROWS
+    assert len({seq for _, _, seq in got}) == 4 * ROWS
+    assert senders == set("abc")
+    for node in {node for _, node, _ in got}:
+        came = list(dict.fromkeys(seq for _, about, seq in got if about == node))
+        assert came == sorted(came)

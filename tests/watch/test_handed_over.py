@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 import virtual_time
+from given_events import in_state
 from serving import HOST, Serving, world
 
 from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.control.watch.event_feeds import EventFeeds, Way
-from provisioner.control.watch.shards import Shards
+from provisioner.control.watch.shards import LEAVE_S, Shards
 from provisioner.control.watch.watched_nodes import ReadQueue, WatchedNodes
 from provisioner.model.alert import Classification, Signal, Subscription
 from provisioner.model.location import Location
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.planning.watch import watch_rules
+from provisioner.planning.watch.shards import find_shard
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store import open_store
 
@@ -49,7 +51,7 @@ def test_an_event_of_a_node_that_was_given_away_is_not_taken_until_it_comes_back
         await old.restore(lambda name: name == "n1")
         await new.restore(lambda name: name != "n1")
         told = [await one.take_delivery("e1", POSTED) for one in (old, new)]
-        old.hand_over("n1")
+        old.hand_over({"n1"})
         await new.restore(lambda _: True)
         told += [await one.take_delivery("e1", POSTED) for one in (old, new)]
         await old.restore(lambda _: True)
@@ -58,7 +60,7 @@ def test_an_event_of_a_node_that_was_given_away_is_not_taken_until_it_comes_back
         assert len(heard) == told.count(200)
         return told
 
-    assert asyncio.run(scenario()) == [200, 404, 503, 200, 200]
+    assert asyncio.run(scenario()) == [200, 503, 503, 200, 200]
 
 
 def test_a_watch_has_the_nodes_of_its_shards_and_learns_when_these_move() -> None:
@@ -212,3 +214,62 @@ def test_alerts_of_a_node_are_written_by_the_daemon_that_looks_after_it(
             await serving.world.store.close()
 
     assert virtual_time.run(scenario()) == standing
+
+
+def test_what_the_leader_was_told_of_a_peers_node_is_forgotten_once_that_serves_no_more(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> tuple[bool, Any, Any]:
+        serving = Serving(world(tmp_path, watch_s=1e6, watch_node_s=1e6))
+        await serving.release()
+        try:
+            await serving.start(streams=False)
+            watcher: Any = serving.watcher
+            watcher._shards = watcher._fleet._shards = Standing(serving, ours=False, leads=True)
+            await serving.world.clock.sleep(20.0)
+            at = serving.world.clock.now() - 600
+            await watcher.count([PortReport(node=HOST, port="rail0", link="down", at=at)])
+            told = await serving.until(lambda s: ("LinkDown", "rail0") in s, 60)
+            gone = in_state(await serving.node(), State.QUARANTINED, serving.world.clock.now())
+            await serving.world.store.nodes.save(gone)
+            await serving.world.clock.sleep(60)
+            return told, watcher.ports.list_nodes(), await serving.standing()
+        finally:
+            await serving.stop()
+            await serving.world.store.close()
+
+    assert virtual_time.run(scenario()) == (True, frozenset(), {})
+
+
+def test_subscriptions_of_a_node_that_serves_no_more_end_and_hold_up_no_handing_over(
+    tmp_path: Path,
+) -> None:
+    """A BMC that does not answer takes longer than a shard may take to be given away."""
+
+    async def scenario() -> tuple[int, float, int]:
+        serving = Serving(world(tmp_path))
+        await serving.release()
+        clock, book = serving.world.clock, serving.world.store.alerts
+        try:
+            await serving.start(streams=False, listener="https://192.0.2.1")
+            await clock.sleep(900)
+            made = len(await book.list_subscriptions())
+            for bmc in serving.world.site.machines[HOST].bmcs.values():
+                bmc.gone_until = clock.now() + 3600
+            gone = in_state(await serving.node(), State.QUARANTINED, clock.now())
+            await serving.world.store.nodes.save(gone)
+            await clock.sleep(6.0)
+            began = clock.now()
+            await serving.watcher.leave({find_shard(gone)})
+            took = clock.now() - began
+            await clock.sleep(7200)
+            return made, took, len(await book.list_subscriptions())
+        finally:
+            await serving.stop()
+            await serving.world.store.close()
+
+    made, took, left = virtual_time.run(scenario())
+
+    assert made
+    assert took < LEAVE_S + 1.0
+    assert left == 0

@@ -49,7 +49,7 @@ def test_a_port_that_stays_down_is_told_after_four_minutes():
 def test_what_happened_between_two_tenants_is_forgotten():
     watch = PortWatch()
     watch.take(look(0, 0))
-    watch.forget("n1")
+    watch.forget({"n1"})
     watch.take(look(1, 40))  # the leaf was upgraded, the node restarted
 
     assert watch.list_standing(AT + 1000) == {"n1": []}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from provisioner.model.alert import Alert, Override, Signal
 from provisioner.model.base import Record
@@ -90,12 +90,10 @@ class PortWatch:
         losses_kept = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
         losses_kept.extend([Interruption(down_at=report.at, up_at=report.at)] * hidden)
 
-    def forget(self, node: str) -> None:
-        """Forget a node that no longer serves: restarts and moves between two tenants are no
-        flaps.
-        """
+    def forget(self, nodes: Collection[str]) -> None:
+        """Forget nodes that serve no more: restarts and moves between two tenants are no flaps."""
         for memory in (self._looks, self._losses):
-            for key in [k for k in memory if k[0] == node]:
+            for key in [k for k in memory if k[0] in nodes]:
                 del memory[key]
 
     def list_nodes(self) -> frozenset[str]:

@@ -99,7 +99,6 @@ TEST_TAKES_S = 120.0  # bmcweb retries three times
 # documents of one BMC; a healthy one sends a few an hour
 BURST = 64.0
 PER_SECOND = 2.0
-HANDED_MAX = 65_536  # ids of subscriptions that a peer looks after: of 6,000 nodes
 SPREAD = 8  # streams of one round begin within so many seconds of one another
 
 Receive = Callable[[str, str, Pushed], Awaitable[None]]
@@ -158,7 +157,6 @@ class EventFeeds:
         self._came: dict[str, float] = {}  # id -> when something last came by it
         self._rates: dict[str, Rate] = {}
         self._doubted: set[str] = set()  # ids by which events may have been lost
-        self._handed: OrderedDict[str, None] = OrderedDict()  # ids that a peer was left
         self.broke: set[Key] = set()  # ways that broke, or lost events, since the last round
 
     async def restore(self, is_ours: Callable[[str], bool]) -> None:
@@ -167,17 +165,13 @@ class EventFeeds:
             if is_ours(made.node) and (made.node, made.bmc) not in self._ours:
                 self._keep(made)
 
-    def hand_over(self, node: str) -> None:
-        """Forget the subscriptions of a node that a peer looks after: it finds them in the store.
+    def hand_over(self, nodes: Collection[str]) -> None:
+        """Forget the subscriptions of nodes that a peer looks after: it finds them in the store.
 
         Until it has made its own, what comes here by them is not taken (503), and comes again.
         """
-        for key in [key for key in self._ours if key[0] == node]:
-            made = self._ours[key]
+        for made in [made for made in self._ours.values() if made.node in nodes]:
             self._forget(made)
-            self._handed[made.id] = None
-            while len(self._handed) > HANDED_MAX:
-                self._handed.popitem(last=False)
 
     @property
     def followed(self) -> int:
@@ -283,8 +277,8 @@ class EventFeeds:
         document_read = read_document(document)
         key = self._keys.get(subscription_id)
         made = None if key is None else self._ours.get(key)
-        if subscription_id in self._handed:
-            return 503
+        if made is None and await self._book.has_subscription(subscription_id):
+            return 503  # a peer's now, or not yet read after a start: it comes again, and bars none
         context_sha256 = hashlib.sha256(
             document_read.context.encode("utf-8", "replace")
         ).hexdigest()
@@ -429,7 +423,6 @@ class EventFeeds:
             self._keys.pop(old.id, None)
         self._ours[key] = made
         self._keys[made.id] = key
-        self._handed.pop(made.id, None)
 
     async def _drop(self, made: Subscription) -> None:
         await self._book.drop_subscription(made.id)

@@ -2,7 +2,8 @@
 
 An event is sent before it is marked as sent, so that after a crash in between it is sent again,
 with the same id; and of one node only the oldest event is on its way, so that none overtakes
-another.
+another. Of several daemons the leader alone goes through the journal, and each sends what its
+shards of notices have (`planning.watch.shards.find_lane`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.control.watch.alert_keeper import AlertKeeper
+from provisioner.control.watch.shards import Shards, end_work
 from provisioner.model.alert import Signal
 from provisioner.model.integrations.webhook import (
     Delivery,
@@ -23,6 +25,7 @@ from provisioner.model.integrations.webhook import (
     WebhookStatus,
     secret_name,
 )
+from provisioner.planning.watch.shards import find_lane
 from provisioner.planning.watch.webhooks import ALERT_ID, event_id, wait_s
 from provisioner.ports import Clock, Credentials, Secret
 from provisioner.ports.alerts import AuditSink
@@ -115,6 +118,8 @@ class Outbox:
     letters.
     """
 
+    duty = "notices"
+
     def __init__(
         self,
         book: SqlWebhookRepository,
@@ -123,7 +128,12 @@ class Outbox:
         clock: Clock,
         settings: Settings,
         keeper: AlertKeeper | None = None,
+        shards: Shards | None = None,
     ) -> None:
+        """`shards`: whose notices are sent here; None: all."""
+        self._shards = shards
+        if shards is not None:
+            shards.attend(self)
         self._book = book
         self._posts = posts
         self._secrets = secrets
@@ -131,6 +141,8 @@ class Outbox:
         self._settings = settings
         self._keeper = keeper
         self._newest: Mapping[str, Webhook] = {}  # as `run` read them last
+        # posts under way, by webhook and by what their event is about
+        self._posting: dict[tuple[str, str], asyncio.Task[PostOutcome]] = {}
 
     async def run(self) -> None:
         """Serve each webhook by itself until cancelled, so that a slow one holds up no other."""
@@ -162,19 +174,16 @@ class Outbox:
         arrived = 0
         secrets = await self._secrets_of(webhook)
         while self._newest.get(webhook.name, webhook) == webhook:
-            await self._book.spread(webhook.name, self._settings.webhook_waiting_max)
+            if self._shards is None or self._shards.leads:
+                await self._book.spread(webhook.name, self._settings.webhook_waiting_max)
             now = self._clock.now()
-            deliveries = await self._book.list_due(
-                webhook.name, now, self._settings.webhook_parallel
-            )
+            deliveries = await self._list_due(webhook, now)
             if not deliveries:
                 return arrived
             if not secrets:
                 await self._book.pause(webhook.name, "its secret is lost: remove and add it", now)
                 return arrived
-            ended = await asyncio.gather(
-                *(self._send(webhook, d, r, secrets) for d, r in deliveries)
-            )
+            ended = await self._post(webhook, deliveries, secrets)
             arrived += sum(1 for outcome in ended if outcome.delivered)
             if any(outcome.gone for outcome in ended):
                 log.error(
@@ -185,6 +194,46 @@ class Outbox:
             if not any(outcome.delivered for outcome in ended):
                 return arrived  # it is asked again when its time has come
         return arrived
+
+    async def leave(self, shards: Collection[int]) -> float:
+        """End what is on its way for shards of notices that are given to peers (`shards.Duty`).
+
+        What is cut off may have arrived: the peer sends it again, with the same id.
+        """
+        posting = self._posting.items()
+        await end_work([task for (_, about), task in posting if find_lane(about) in shards])
+        return self._clock.now()
+
+    async def _list_due(
+        self, webhook: Webhook, now: float
+    ) -> Sequence[tuple[Delivery, JournalRow]]:
+        most = self._settings.webhook_parallel
+        if self._shards is None:
+            return await self._book.list_due(webhook.name, now, most)
+        most = max(1, most // self._shards.count)
+        return await self._book.list_due(webhook.name, now, most, self._shards.lanes)
+
+    async def _post(
+        self,
+        webhook: Webhook,
+        deliveries: Sequence[tuple[Delivery, JournalRow]],
+        secrets: Sequence[Secret],
+    ) -> Sequence[PostOutcome]:
+        """Send these at the same time, but for those whose shard was given away meanwhile."""
+        lanes = None if self._shards is None else self._shards.lanes
+        posts = {
+            (webhook.name, d.node): asyncio.create_task(self._send(webhook, d, row, secrets))
+            for d, row in deliveries
+            if lanes is None or find_lane(d.node) in lanes
+        }
+        self._posting |= posts
+        try:
+            await asyncio.gather(*posts.values(), return_exceptions=True)
+        finally:
+            for key, task in posts.items():
+                task.cancel()
+                del self._posting[key]
+        return [task.result() for task in posts.values() if not task.cancelled()]
 
     async def _secrets_of(self, webhook: Webhook) -> tuple[Secret, ...]:
         """The one that is coming and the one that is in force: both sign while it is exchanged."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import Any, Protocol
 
 from provisioner.control.context import FleetChanges
 from provisioner.model.node import Node
-from provisioner.planning.watch.shards import assign_shards, find_shard, name_unit
+from provisioner.planning.watch.shards import LANES, assign_shards, find_shard, name_unit
 from provisioner.ports import Clock
 from provisioner.runtime import permit
 from provisioner.store.sql_store import SqlStore
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 JUST_BEFORE_S = 0.001  # a turn, so that this turn comes after the time that is noted
 UNSEEN_S = 60.0  # of turns that are made up for at a start: a lease, a restart and some more
+LEAVE_S = 20.0  # for work under way, before its shard is given to a peer
 LOOK_S = 2.0  # a free shard is taken within this, a peer's is given to it within twice this
 
 
@@ -55,7 +56,7 @@ class Peers(Protocol):
 
 
 class Duty(Protocol):
-    """What is done for the nodes of shards: a watch. `duty` names it in the store."""
+    """What is done for shards: a watch, or what sends notices. `duty` names it in the store."""
 
     @property
     def duty(self) -> str: ...
@@ -81,8 +82,9 @@ class Shards:
         self._seen: dict[int, tuple[int, float]] = {}  # of others: owner, when it had it last
         self._changes = FleetChanges()
         self._shard_of: dict[str, int] = {}  # by node
-        self._weights: Counter[int] = Counter()
+        self._weights = Counter(LANES)
         self._units: dict[int, set[str]] = {}
+        self.count = 1  # daemons that share the duties
 
     @property
     def leads(self) -> bool:
@@ -93,6 +95,11 @@ class Shards:
         if self._cluster is None:
             return True
         return self.leads if node is None else find_shard(node) in self._held
+
+    @property
+    def lanes(self) -> Set[int] | None:
+        """Return the shards of notices that are ours (`find_lane`); None: all."""
+        return None if self._cluster is None else self._held.keys() & LANES
 
     def find_start(self, node: Node, duty: str) -> float:
         """Return after which time the turns of a node are ours: a peer had those before.
@@ -116,8 +123,12 @@ class Shards:
 
     async def settle(self, cluster: Peers) -> None:
         """Give the shards that peers are to have back, and take those that are free and ours."""
-        self._weigh(await self._store.nodes.list())
+        nodes = await self._store.nodes.list()
+        # a leaf with a damaged row is read all the same, and may have lost its place
+        aside = await self._store.nodes.list_set_aside()
+        self._weigh([*nodes, *aside] if aside else nodes)
         sharing = await cluster.read_sharing()
+        self.count = max(1, len(sharing))
         owners = {s: number for number, shards in sharing.items() for s in shards}
         given = assign_shards(sharing, self._weights, owners)
         ours = {s for s, number in given.items() if number == cluster.number}
@@ -131,8 +142,9 @@ class Shards:
         self._seen |= {s: (number, now) for s, number in owners.items()}
         if leaving or taken:
             self.generation += 1
-            permit.get_scope().counts["shards"] = len(self._held)
-            log.info("this daemon looks after %d shards: %s", len(self._held), self.describe())
+            units = self._held.keys() - LANES
+            permit.get_scope().counts["shards"] = len(units)
+            log.info("this daemon looks after %d shards: %s", len(units), self.describe())
 
     def describe(self) -> str:
         """Return the units that are looked after, the first ones by name."""
@@ -186,6 +198,15 @@ class Shards:
                 self._weights[shard] += 1
                 self._units.setdefault(shard, set()).add(name_unit(node))
         self._weights = +self._weights  # without those that are empty
+
+
+async def end_work(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Wait for work of shards that are given away; cut off what takes too long."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=LEAVE_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 def _mark(shard: int, duty: str) -> str:

@@ -17,7 +17,7 @@ from zlib import crc32
 from provisioner.adapters.redfish.eventing.events import RedfishEvent
 from provisioner.control.context import FleetChanges
 from provisioner.control.watch.alert_keeper import AlertKeeper, PortReport
-from provisioner.control.watch.shards import Shards
+from provisioner.control.watch.shards import Shards, end_work
 from provisioner.execution.actions.power import SOURCE
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
@@ -136,8 +136,6 @@ class Turns:
 
 log = logging.getLogger(__name__)
 
-LEAVE_S = 20.0  # for looks under way, before their shard is given to a peer
-
 
 class ReadQueue:
     """`begin` makes the look at a node of this name; None: it is not to be looked at any more."""
@@ -164,12 +162,7 @@ class ReadQueue:
     async def leave(self, names: Collection[str]) -> None:
         """Begin none of these looks, and wait for those under way; cut off what takes too long."""
         self._waiting = [name for name in self._waiting if name not in names]
-        tasks = [task for name, task in self.running.items() if name in names]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=LEAVE_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        await end_work([task for name, task in self.running.items() if name in names])
 
     async def close(self) -> None:
         self._waiting.clear()
@@ -392,8 +385,9 @@ class WatchedNodes:
     """`all` has every node by id, `watched` the released hosts of our shards that have BMCs.
 
     Of the last `take`: `entered` are the nodes that are watched now and were not before, `left`
-    those that are not any more, and `recabled` pairs of a watched node before and after, where its
-    ports differ; None stands for a node that is not watched. `shards` None: all are ours.
+    those that are not any more, `ended` those that serve no more, whoever watched them, and
+    `recabled` pairs of a watched node before and after, where its ports differ; None stands for a
+    node that is not watched. `shards` None: all are ours.
     """
 
     def __init__(self, shards: Shards | None = None) -> None:
@@ -403,19 +397,27 @@ class WatchedNodes:
         self.watched: dict[str, Node] = {}
         self.entered: list[str] = []
         self.left: list[str] = []
+        self.ended: list[str] = []
         self.recabled: list[tuple[Node | None, Node | None]] = []
+        self._serving: set[str] = set()
         self._changes = FleetChanges()
 
     def take(self, nodes: Sequence[Node]) -> None:
         self.entered = []
         self.left = []
+        self.ended = []
         self.recabled = []
         changes = self._changes.take(nodes)
         for node in changes.changed:
             self.all[node.id] = node
+            if node.state is State.RELEASED and node.kind is NodeKind.HOST and node.bmcs:
+                self._serving.add(node.id)
+            else:
+                self._end(node.id)
             self._sort(node.id, node if self._is_watched(node) else None)
         for name in changes.gone:
             del self.all[name]
+            self._end(name)
             self._sort(name, None)
         if self._shards is not None and self._shards.generation != self._generation:
             self._generation = self._shards.generation
@@ -423,9 +425,12 @@ class WatchedNodes:
                 self._sort(name, node if self._is_watched(node) else None)
 
     def _is_watched(self, node: Node) -> bool:
-        if node.state is not State.RELEASED or node.kind is not NodeKind.HOST or not node.bmcs:
-            return False
-        return self._shards is None or self._shards.holds(node)
+        return node.id in self._serving and (self._shards is None or self._shards.holds(node))
+
+    def _end(self, name: str) -> None:
+        if name in self._serving:
+            self._serving.discard(name)
+            self.ended.append(name)
 
     def _sort(self, name: str, after: Node | None) -> None:
         before = self.watched.get(name)

@@ -54,6 +54,7 @@ ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen withi
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget limits them
 LOOK_AGAIN_S = 300.0  # what BMCs say by themselves brings a sweep of a node so often at most
 SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
+ENDS_MAX = 16  # nodes whose subscriptions are ended at the same time: a batch of a campaign is 64
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ class Watcher:
         self._nodes: dict[str, Node] = {}
         self._looking = ReadQueue(LOOKS_MAX, lambda name: self._work(name, self._look_and_count))
         self._sweeping = ReadQueue(SWEEPS_MAX, lambda name: self._work(name, self._sweep))
+        self._ending = ReadQueue(ENDS_MAX, self._end_feeds)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -145,6 +147,7 @@ class Watcher:
     async def close(self) -> None:
         await self._looking.close()
         await self._sweeping.close()
+        await self._ending.close()
         await self.feeds.close()
         await self.leaves.close()
         self.eyes.budget.close()
@@ -221,8 +224,10 @@ class Watcher:
         # a round begins the turns of the time until the next one
         undone = [self._turns[name].glance_at - JUST_BEFORE_S for name in names]
         reached = min([self._clock.now() + ROUND_S, *undone])
+        ends = [self._fleet.all[name] for name in self._ending.running if name in self._fleet.all]
+        ending = {node.id for node in ends if find_shard(node) in shards}
         lanes = (self._looking.leave(names), self._sweeping.leave(names), self.leaves.leave())
-        await asyncio.gather(*lanes)
+        await asyncio.gather(*lanes, self._ending.leave(ending))
         await self._group_nodes()
         return reached
 
@@ -484,14 +489,25 @@ class Watcher:
                 self._unread.discard(name)
             self.looked.pop(name, None)
             self.eyes.forget_node(name)
-            self.ports.forget(name)
             self.leaks.forget(name)
-        for name in self._fleet.left:
-            if name in nodes and self._shards.holds(nodes[name]):
-                await self.keeper.level(name, {"watch.ports": ()})
+        # the leader counts what it is told of its peers' nodes too
+        if over := {*self._fleet.left, *self._fleet.ended}:
+            self.ports.forget(over)
+        for name in self._fleet.ended:
+            sources = ["watch.told"] if self._shards.leads else []
+            sources += ["watch.ports"] if self._shards.holds(nodes.get(name)) else []
+            if name in nodes:
+                await self.keeper.level(name, dict.fromkeys(sources, ()))
         await self.feeds.keep_only(self._nodes)
-        for name in sorted(filterfalse(self._nodes.__contains__, self.feeds.subscribed)):
-            if name in nodes and self._shards.holds(nodes[name]):
-                await self.feeds.end(nodes[name])
-            elif name in nodes:
-                self.feeds.hand_over(name)
+        unwatched = set(filterfalse(self._nodes.__contains__, self.feeds.subscribed))
+        known = [nodes[name] for name in sorted(unwatched & nodes.keys())]
+        ours = [node.id for node in known if self._shards.holds(node)]
+        if given := {node.id for node in known} - set(ours):
+            self.feeds.hand_over(given)
+        self._ending.due([name for name in ours if name not in self._ending.running])
+
+    def _end_feeds(self, name: str) -> Coroutine[None, None, None] | None:
+        node = self._fleet.all.get(name)
+        if node is None or name in self._nodes or not self._shards.holds(node):
+            return None
+        return self.feeds.end(node)

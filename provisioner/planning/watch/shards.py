@@ -1,7 +1,8 @@
 """Which daemon looks after which shard of a site. Pure; every daemon computes the same.
 
-A shard is a unit of the fabric with all that stands in it. Nothing moves without need: a daemon
-keeps its shards as long as it has no more than its part, a free shard goes by rendezvous hashing.
+A shard is a unit of the fabric with all that stands in it, or the notices of some names. Nothing
+moves without need: a daemon keeps its shards as long as it has no more than its part, a free shard
+goes by rendezvous hashing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from provisioner.model.node import Node
 # shard; a site of 65,536 nodes has some 1,000 units.
 SHARDS_MAX = 4096
 UNPLACED = 16  # shards of nodes without a unit
+# Shards of notices, by the last character of the name that a notice is about: a digit, or anything
+# else. A node's unit may change while a notice is on its way, its name does not.
+LANES = range(SHARDS_MAX, SHARDS_MAX + 11)
 SLACK = 0.05  # that a daemon may have above its part before it gives a shard away
 
 
@@ -31,6 +35,12 @@ def name_unit(node: Node) -> str:
 def find_shard(node: Node) -> int:
     """Return the number of a node's shard, below `SHARDS_MAX`."""
     return crc32(name_unit(node).encode()) % SHARDS_MAX
+
+
+def find_lane(name: str) -> int:
+    """Return the number of the shard that has the notices about a name."""
+    last = name[-1:]
+    return LANES[int(last) if last.isascii() and last.isdigit() else 10]
 
 
 def assign_shards(

@@ -55,6 +55,10 @@ class SqlAlertRepository:
     async def list_subscriptions(self) -> Sequence[Subscription]:
         return await self._transactions.recall(read_subscriptions)
 
+    async def has_subscription(self, subscription_id: str) -> bool:
+        which = select(subscriptions.c.id).where(subscriptions.c.id == subscription_id)
+        return await self._transactions.read(lambda c: c.scalar(which)) is not None
+
     async def put_subscription(self, subscription: Subscription) -> None:
         await self._transactions.write(lambda c: put_subscription(c, subscription))
 

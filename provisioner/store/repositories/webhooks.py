@@ -7,10 +7,11 @@ crash at any moment sends an event again, with the same id, and never leaves one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from string import digits
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, false, func, insert, select, update
 
 from provisioner.model.events.fleet_events import WebhookChanged
 from provisioner.model.integrations.webhook import (
@@ -20,6 +21,7 @@ from provisioner.model.integrations.webhook import (
     Webhook,
     WebhookStatus,
 )
+from provisioner.planning.watch.shards import find_lane
 from provisioner.planning.watch.webhooks import NOTICE, is_wanted, list_changes
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
@@ -74,10 +76,13 @@ class SqlWebhookRepository:
         return await self._transactions.write(lambda c: spread(c, name, room))
 
     async def list_due(
-        self, name: str, now: float, most: int
+        self, name: str, now: float, most: int, lanes: Collection[int] | None = None
     ) -> Sequence[tuple[Delivery, JournalRow]]:
-        """The deliveries that may be sent now: for each node, its oldest pending event only."""
-        return await self._transactions.read(lambda c: due(c, name, now, most))
+        """The deliveries that may be sent now: for each node, its oldest pending event only.
+
+        `lanes`: of nodes whose `find_lane` is among these; None: of all.
+        """
+        return await self._transactions.read(lambda c: due(c, name, now, most, lanes))
 
     async def record_delivery(self, delivery: Delivery, now: float) -> bool:
         """Record a delivery; return True if no event of its node is dead for this webhook."""
@@ -222,7 +227,7 @@ def spread(connection: Connection, name: str, room: int) -> int:
 
 
 def due(
-    connection: Connection, name: str, now: float, most: int
+    connection: Connection, name: str, now: float, most: int, lanes: Collection[int] | None
 ) -> tuple[tuple[Delivery, JournalRow], ...]:
     """Return the oldest pending event of each node, if its time has come; the oldest first."""
     heads = (
@@ -231,6 +236,11 @@ def due(
         .group_by(rows.c.node)
     )
     mine = (rows.c.webhook == name) & rows.c.seq.in_(heads) & (rows.c.next_at <= now)
+    if lanes is not None:
+        last = func.substr(rows.c.node, func.length(rows.c.node), 1)
+        taken = [digit for digit in digits if find_lane(digit) in lanes]
+        others = last.not_in([*digits]) if find_lane("") in lanes else false()
+        mine &= last.in_(taken) | others
     return _with_rows(connection, mine, most)
 
 

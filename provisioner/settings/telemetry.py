@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from ipaddress import ip_network
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from provisioner.model.base import Record
-from provisioner.model.integrations.outbound import Network
+
+Network = Annotated[str, AfterValidator(lambda text: str(ip_network(text)))]  # in its usual form
 
 # ------------------------------------------------------------------------------
 # Settings of the export of the journal to a site's own log systems: a part of `Settings`.

@@ -136,7 +136,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.watch.membership", (), "read_standing", {"id_": "b"}),
     ("planning.watch.syslog_reader", (), "clean_line", {}),
     ("integrations.syslog_intake.log_intake", (ValueError,), "read_counts read_ports", {}),
-    ("model.integrations.outbound", (), "refuse_host refuse_address", {"networks": ()}),
+    ("integrations.webhooks.outbound", (), "refuse_host refuse_address", {"networks": ()}),
     ("planning.watch.syslog_reader", (NotASyslogStream,), "read_message find_frame", {}),
     ("planning.erasure.bmc_defaults", (), "judge_owner_keys", {"own": ()}),
     (

@@ -12,10 +12,10 @@ from aiohttp import web
 from receiver import Receiver
 from webhook_rig import SECRET
 
+from provisioner.integrations.webhooks.outbound import refuse_address
 from provisioner.integrations.webhooks.posted_events import check
 from provisioner.integrations.webhooks.webhook_posts import open_posts
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.outbound import refuse_address
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit
 
+from provisioner.integrations.webhooks.outbound import refuse_host
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.outbound import refuse_host
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.model.times.instant import write_instants
 from provisioner.planning.watch.webhooks import TYPE_PREFIX, event_id

@@ -16,7 +16,7 @@ from yarl import URL
 
 from provisioner.adapters.bounded_http import FAILURES, open_session, time_limit
 from provisioner.integrations.webhooks import posted_events as form
-from provisioner.model.integrations.outbound import refuse_address
+from provisioner.integrations.webhooks.outbound import refuse_address
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.planning.watch.webhooks import CONTENT_TYPE, event_id
 from provisioner.ports import Clock, Secret

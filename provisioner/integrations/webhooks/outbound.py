@@ -10,9 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 Address = IPv4Address | IPv6Address
 # Metadata and credentials of clouds, at whatever address, as their manuals name them: AWS (IMDS,
@@ -42,14 +39,6 @@ _LAST_BITS = tuple(
 _SITE_LOCAL = IPv6Network("fec0::/10")
 _HOST = re.compile(r"[a-z0-9_.-]+")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-
-
-def _check_network(text: str) -> str:
-    """Return the network in its usual form. Raises ValueError."""
-    return str(ip_network(text))
-
-
-Network = Annotated[str, AfterValidator(_check_network)]
 
 
 def refuse_host(host: str, networks: Sequence[str]) -> str:

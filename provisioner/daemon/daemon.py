@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from provisioner.checks import ALL as CHECKS
@@ -37,6 +37,7 @@ from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
     SHARED,
     Fold,
+    Loops,
     build_attestation_watch,
     build_authority,
     build_console_watch,
@@ -212,13 +213,18 @@ class Daemon:
         self.leaf_watch = build_leaf_watch(context, watched, *more)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
         self.storage_watch = build_storage_watch(context, self.tenancy, parts.alerts)
-        to = (parts.credentials, parts.webhooks, parts.exports)
-        self.senders = list_senders(context, *to, keeper, self.shards)
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
         self.fabric = build_fabric_sessions(context, tests, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []
         self._measuring: list[asyncio.Task[None]] = []
+
+    @cached_property
+    def senders(self) -> Loops:
+        """The loops that send the journal elsewhere."""
+        keeper = None if self.watcher is None else self.watcher.keeper
+        to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
+        return list_senders(self.context, *to, keeper, self.shards)
 
     async def _report_leaks(self, node: str, signals: Sequence[Signal]) -> None:
         if self.watcher is not None:

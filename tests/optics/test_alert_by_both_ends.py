@@ -9,7 +9,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from optic_alerts import list_alerts
 
+from provisioner.integrations.optics import series as series_module
 from provisioner.integrations.optics.series import (
     OF_LIGHT,
     QUANTITIES,
@@ -86,7 +88,7 @@ def told_of(folder: Path, reports: Sequence[HealthReport]) -> tuple[str, Validat
     fall(series)
     for _ in range(3):  # rounds of the watch
         asyncio.run(series.read_hosts({"n1": NODE}))
-    (alert,) = series.list_standing()["n1"]
+    (alert,) = list_alerts(series)
     series.close()
     return alert.message, evidence
 
@@ -134,7 +136,7 @@ def read_leaf(series: OpticSeries, number: int, rx: float = 0.8, kind: str = "op
 def said_by(series: OpticSeries, generation: int = 0) -> list[str]:
     node = NODE.model_copy(update={"generation": generation})
     asyncio.run(series.read_hosts({"n1": node}))
-    return [alert.message for alert in series.list_standing()["n1"]]
+    return [alert.message for alert in list_alerts(series)]
 
 
 AGES = {**GOOD, "optic_bias_ma": 75.0}
@@ -165,7 +167,7 @@ def test_what_only_the_hosts_end_shows_raises_the_alert_too(
 
     assert len(told) == bool(said)
     assert all(said in words for words in told)
-    assert len(series.list_standing()["n1"]) == len(told)
+    assert len(list_alerts(series)) == len(told)
     assert len(said_by(series)) == len(told)
     series.close()
 
@@ -246,12 +248,33 @@ def test_without_a_validation_since_it_says_that_the_hosts_end_is_unknown(tmp_pa
     assert "the node's end was not read before and since (last read on 2026-05-03)" in message
 
 
+def test_after_a_restart_hosts_are_joined_as_many_as_a_share_of_the_time_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series_module, "JOIN_S", 0.0)  # one at least
+    evidence = Validations([])
+    series = watch(tmp_path, evidence)
+    nodes = {"n1": NODE}
+    for number in range(2, 22):
+        series.take(f"n{number}", f"leaf-1/swp{number}", LinkReading(None), series._at)
+        nodes[f"n{number}"] = NODE.model_copy(update={"id": f"n{number}"})
+    asyncio.run(series.read_hosts(nodes))
+    assert evidence.asked == 1
+
+    monkeypatch.setattr(series_module, "JOIN_S", 1000.0)
+    asyncio.run(series.read_hosts(nodes))
+    assert evidence.asked == 21
+    asyncio.run(series.read_hosts(nodes))
+    assert evidence.asked == 21
+    series.close()
+
+
 def test_a_node_that_is_not_watched_now_is_judged_by_its_leaf(tmp_path: Path) -> None:
     series = OpticSeries(tmp_path, 31, Validations([validated(2, **GOOD)]))
     fall(series)
     asyncio.run(series.read_hosts({}))
 
-    assert "fell from" in series.list_standing()["n1"][0].message
+    assert "fell from" in list_alerts(series)[0].message
     series.close()
 
 
@@ -264,7 +287,7 @@ def test_snr_and_errors_before_fec_are_kept_and_told_beside_the_light(tmp_path: 
     days = read_days(tmp_path / "leaf-1")["swp1"]
     assert days[0].values["snr_db"] == pytest.approx(22.0, abs=0.13)
     assert days[0].values["pre_fec_ber"] == pytest.approx(1e-9, rel=0.08)
-    message = series.list_standing()["n1"][0].message
+    message = list_alerts(series)[0].message
     assert "SNR 22.0 dB before and 17.5 dB now" in message
     assert "pre-FEC BER 1e-09 before and 3e-06 now" in message
 

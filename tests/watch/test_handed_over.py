@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -169,17 +170,28 @@ class Standing(Shards):
 
 
 class Optics:
-    """Readings of before: the optic of the host's port dies."""
+    """The optic of the host's first port dies, the second is well, nothing is known of the third,
+    and that of a port that the host has no more was dying.
+    """
 
-    async def read_hosts(self, nodes: Any) -> None: ...
+    def __init__(self) -> None:
+        self.cables: list[str] = []
 
-    def list_standing(self) -> dict[str, list[Signal]]:
-        return {HOST: [make_signal("OpticDegrades", "watch.optics")]}
+    async def read_hosts(self, nodes: Mapping[str, Node]) -> None:
+        self.cables = sorted(f"{port.switch}/{port.interface}" for port in nodes[HOST].ports)
+
+    def list_standing(self) -> dict[str, dict[str, Signal | None]]:
+        first, second, *_ = self.cables
+        dying = {port: make_signal("OpticDegrades", "watch.optics", port) for port in (first, GONE)}
+        return {HOST: {**dying, second: None}}
 
 
-def make_signal(ident: str, source: str) -> Signal:
+GONE = "leaf-9/swp1"
+
+
+def make_signal(ident: str, source: str, target: str = "p") -> Signal:
     kinds = (Classification.SENSOR_WARNING,)
-    return Signal(node=HOST, id=ident, target="p", classifications=kinds, source=source, at=1.0)
+    return Signal(node=HOST, id=ident, target=target, classifications=kinds, source=source, at=1.0)
 
 
 @pytest.mark.parametrize(
@@ -273,3 +285,28 @@ def test_subscriptions_of_a_node_that_serves_no_more_end_and_hold_up_no_handing_
     assert made
     assert took < LEAVE_S + 1.0
     assert left == 0
+
+
+def test_what_a_daemon_knows_nothing_of_ends_no_alert_of_another(tmp_path: Path) -> None:
+    """A new owner has no days of optics yet; a port that the host has no more accuses nobody."""
+
+    async def scenario() -> tuple[set[str], list[str]]:
+        serving = Serving(world(tmp_path, watch_s=1e6, watch_node_s=1e6))
+        await serving.release()
+        try:
+            await serving.start(streams=False)
+            watcher: Any = serving.watcher
+            watcher.optics = optics = Optics()
+            await optics.read_hosts({HOST: await serving.node()})
+            before = [*optics.cables, GONE]
+            said = [make_signal("OpticDegrades", "watch.optics", port) for port in before]
+            await watcher.keeper.level(HOST, {"watch.optics": said})
+            await serving.world.clock.sleep(20.0)
+            return {target for _, target in await serving.standing()}, before
+        finally:
+            await serving.stop()
+            await serving.world.store.close()
+
+    standing, (first, second, third, *more) = virtual_time.run(scenario())
+    assert standing == {first, third, *more[:-1]}
+    assert second not in standing

@@ -6,8 +6,9 @@ says so. A log that is cut, mixed or absent shows nothing and never passes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from statistics import median
+from statistics import fmean, median
 
 from pydantic import Field
 
@@ -58,8 +59,9 @@ def list_unknown(log: NcclLog, wanted: Wanted) -> list[str]:
     hosts = {p.host for p in processes}
     if len(hosts) < 2:
         unknown.append("all of it is of one host: nothing crosses the fabric")
+    paths_of = _sort_paths(log)
     for host in sorted(hosts):
-        ways = {path.sends for path in _paths_of(log, host)}
+        ways = {path.sends for path in paths_of[host]}
         if len(ways) < 2:
             unknown.append(f"no way out of and into {host} is named")
         if not any(p.network for p in processes if p.host == host):
@@ -70,11 +72,12 @@ def list_unknown(log: NcclLog, wanted: Wanted) -> list[str]:
 def find_faults(log: NcclLog, wanted: Wanted) -> Iterator[Finding]:
     """Yield what this log shows to be wrong, by host; silence of it means nothing."""
     # a host that uses fewer rails than another has lost one, however many there should be
-    most = max((len(_used(log, p.host)) for p in log.processes.values()), default=0)
+    paths_of = _sort_paths(log)
+    most = max((len(_list_used(log, paths)) for paths in paths_of.values()), default=0)
     wanted = wanted.model_copy(update={"rails": max(wanted.rails, most)})
     for host in sorted({p.host for p in log.processes.values()}):
         processes = [p for p in log.processes.values() if p.host == host]
-        paths = _paths_of(log, host)
+        paths = paths_of[host]
         if any(p.network == SOCKET for p in processes) or any(w.network == SOCKET for w in paths):
             why = next((p.why_no_ib for p in processes if p.why_no_ib), "NCCL says no reason")
             off = _environment(processes, "NCCL_IB_DISABLE") not in ("", "0")
@@ -89,7 +92,7 @@ def find_faults(log: NcclLog, wanted: Wanted) -> Iterator[Finding]:
 
 
 def _judge_rails(log: NcclLog, host: str, paths: list[Path], wanted: Wanted) -> Iterator[Finding]:
-    used = _used(log, host)
+    used = _list_used(log, paths)
     if host in wanted.devices:
         missing = sorted(wanted.devices[host] - used)
         if paths and missing:
@@ -157,7 +160,7 @@ def judge_pxn(off: NcclRun, on: NcclRun, log: NcclLog | None, part: str) -> Find
     both = [(a, b) for a, b in both if min(a) > 0 and min(b) > 0]
     if not both:
         raise Unreadable("nccl-tests: no size was measured with and without PXN")
-    gain = median(_mean(b) / _mean(a) for a, b in both) - 1
+    gain = median(fmean(b) / fmean(a) for a, b in both) - 1
     spread = median(max(_spread(a), _spread(b)) for a, b in both)
     if gain > spread:
         return None
@@ -190,12 +193,16 @@ def describe(log: NcclLog) -> str:
     )
 
 
-def _paths_of(log: NcclLog, host: str) -> list[Path]:
-    return [w for w in log.paths if log.path_of.get(w.rank, ("", 0))[0] == host]
+def _sort_paths(log: NcclLog) -> dict[str, list[Path]]:
+    """Return host -> its paths: once, as a session has thousands of them."""
+    paths_of: dict[str, list[Path]] = defaultdict(list)
+    for path in log.paths:
+        paths_of[log.path_of.get(path.rank, ("", 0))[0]].append(path)
+    return paths_of
 
 
-def _used(log: NcclLog, host: str) -> set[str]:
-    return {name for w in _paths_of(log, host) for name in _device(log, w).split("+")}
+def _list_used(log: NcclLog, paths: Iterable[Path]) -> set[str]:
+    return {name for path in paths for name in _device(log, path).split("+")}
 
 
 def _device(log: NcclLog, path: Path) -> str:
@@ -207,12 +214,8 @@ def _environment(processes: Iterable[NcclProcess], name: str) -> str:
     return next((p.environment[name] for p in processes if name in p.environment), "")
 
 
-def _mean(values: tuple[float, ...]) -> float:
-    return sum(values) / len(values)
-
-
 def _spread(values: tuple[float, ...]) -> float:
-    return (max(values) - min(values)) / _mean(values)
+    return (max(values) - min(values)) / fmean(values)
 
 
 def _list(values: Iterable[object]) -> str:

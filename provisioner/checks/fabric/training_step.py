@@ -184,7 +184,8 @@ def _list_unknown(run: TrainingRun, nodes: Sequence[str], ranks: int | None) -> 
         lost = sorted(set(range(size)) - seen)
         unknown += [f"no line says that rank {_list(lost)} {words}"] if lost else []
     if len({run.name_key(n) for n in run.begun}) > 1:
-        shown = {k: {str(b.key.get(k)) for b in run.begun.values()} for k in _keys(run)}
+        keys = sorted({k for b in run.begun.values() for k in b.key})
+        shown = {k: {str(b.key.get(k)) for b in run.begun.values()} for k in keys}
         differ = [f"{k} {' and '.join(sorted(v)[:3])}" for k, v in shown.items() if len(v) > 1]
         unknown.append(f"its ranks run different things: {_list(differ)}")
     lengths = {(len(d.alone), len(d.curve), len(d.sums)) for d in run.done.values()}
@@ -196,10 +197,6 @@ def _list_unknown(run: TrainingRun, nodes: Sequence[str], ranks: int | None) -> 
         if any(len(h) != 1 for h in hosts):
             unknown.append("its ranks are not placed node by node: no rank has a known node")
     return unknown
-
-
-def _keys(run: TrainingRun) -> list[str]:
-    return sorted({k for b in run.begun.values() for k in b.key})
 
 
 def _place_ranks(run: TrainingRun, nodes: Sequence[str]) -> dict[int, str]:
@@ -228,7 +225,13 @@ def _judge_alone(
                 detail = "all ranks computed the same bits, which differ from the fleet's"
                 if len({run.done[r].alone for r in ranks}) > 1:
                     detail = "no rank computed the bits of the fleet"
-                yield fault("fabric", Severity.ISOLATE, detail, _hex(run, ranks[0]), f"{known:.0f}")
+                yield fault(
+                    "fabric",
+                    Severity.ISOLATE,
+                    detail,
+                    _number(run.done[ranks[0]].alone),
+                    f"{known:.0f}",
+                )
         if usual is None:
             if len({run.done[r].alone for r in ranks}) > 1:
                 detail = "ranks computed different bits, and no majority says which are right"
@@ -410,10 +413,6 @@ def _name_curve(run: TrainingRun) -> str:
 def _number(bits: Sequence[str]) -> int:
     """Return 48 bits of a checksum: a float holds them exactly."""
     return int(hashlib.sha256(" ".join(bits).encode()).hexdigest()[:12], 16)
-
-
-def _hex(run: TrainingRun, rank: int) -> int:
-    return _number(run.done[rank].alone)
 
 
 def _gpu(run: TrainingRun, rank: int) -> str:

@@ -20,8 +20,6 @@ LINE_MAX = 4096  # NCCL cuts its own lines at 1,024 bytes
 KINDS_MAX = 100_000  # different paths of one log; a whole pod has far fewer
 _MARK = b" NCCL "
 _CHANNEL = b" NCCL INFO Channel "
-# a way is told once for each of up to 64 channels, one after the other: one line stands for all
-_RUN = re.compile(rb"\n([^ \n]+ \[\d+\] NCCL INFO Channel )\d\d(/[^\n]*)(?:\n\1\d\d\2)*(?=\n)")
 _HEAD = re.compile(rb"(?:^|[\s>:])([^\s:<>\[\]]{1,255}):(\d{1,10}):(\d{1,10}) \[(\d{1,4})\]$")
 _PATH = re.compile(
     rb"Channel \d{1,4}(?:/(\d))? : (\d{1,6})\[([0-9a-f]{1,16})\] -> (\d{1,6})\[([0-9a-f]{1,16})\]"
@@ -93,35 +91,56 @@ class NcclLog:
         self.version = ""
         self.host = ""  # where the next bytes are from; "": as they name it themselves
         self._rest = b""
-        self._seen: set[tuple[bytes, bytes, bytes]] = set()
+        self._told: set[tuple[bytes, bytes, bytes]] = set()  # kinds of ways
+        self._head = _CHANNEL  # of the way before, up to its channel
+        self._channels = [b"00"]  # of the way before
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes, of any length."""
-        text = self._rest + chunk
-        whole = text[: text.rfind(b"\n") + 1]
-        self._rest = text[len(whole) :][: LINE_MAX + 1]
-        others, *found = _RUN.split(b"\n" + whole)
-        for head, tail in dict.fromkeys(zip(found[::3], found[1::3], strict=True)):
-            self._take_way(head, tail)
-        for line in b"".join([others, *found[2::3]]).split(b"\n"):
-            if (at := line.find(_CHANNEL)) > 0:
-                at += len(_CHANNEL)
-                self._take_way(line[:at], line[at + 2 :])
-            elif _MARK in line:
-                self._take(line)
-            elif line.startswith(b"NCCL version ") and (named := _VERSION.match(line)):
-                self.version = named[1].decode()  # of one rank, without its name
+        """Take the next bytes, of any length.
 
-    def _take_way(self, head: bytes, tail: bytes) -> None:
-        """Take the line of a way, unless one was told that differs in no more than its channel and
-        the rank at its far end.
+        A way has a line for each of up to 64 channels, one after the other, which are mostly those
+        of the way before: then one comparison reads all. A way that differs from one that was told
+        before in no more than its channels and the rank at its far end says nothing new.
         """
-        before, far, after = tail.partition(b" -> " if b"] [send] " in tail else b" : ")
-        key = (head, before, after[after.find(b"[") :] if far else b"")
-        if key not in self._seen:
-            if len(self._seen) < KINDS_MAX:
-                self._seen.add(key)
-            self._take(head + b"00" + tail)
+        text = self._rest + chunk
+        whole = text.rfind(b"\n") + 1
+        self._rest = text[whole:][: LINE_MAX + 1]
+        head = self._head  # what a rank's lines cost is this loop: it looks nothing up twice
+        channels = self._channels
+        told = self._told
+        at = 0
+        while at < whole:
+            end = text.index(b"\n", at) + 1
+            if not text.startswith(head, at):
+                begun, found, _ = text[at:end].partition(_CHANNEL)
+                if not found:
+                    self._take_other(text[at : end - 1])
+                    at = end
+                    continue
+                head = begun + found
+            start = at + len(head)
+            tail = text[start + 2 : end]
+            lines = (tail + head).join(channels) + tail
+            if text.startswith(lines, start):
+                at = start + len(lines)
+            else:
+                channels = _list_channels(text, start, tail, head)
+                at += max(1, len(channels)) * (end - at)
+            far = tail.find(b" -> ") + 4 if b"] [send] " in tail else tail.find(b" : ") + 3
+            place = tail.find(b"[", far)
+            kind = (head, tail[:far], tail[place:])
+            if kind not in told or not channels or not tail[far:place].isdigit():
+                if len(told) < KINDS_MAX:
+                    told.add(kind)
+                self._take(head + text[start : end - 1])
+        self._head = head
+        self._channels = channels
+
+    def _take_other(self, line: bytes) -> None:
+        if _MARK in line:
+            self._take(line)
+        elif line.startswith(b"NCCL version ") and (named := _VERSION.match(line)):
+            self.version = named[1].decode()  # of one rank, without its name
 
     def end(self) -> NcclLog:
         """Take the last line. One without its end is cut."""
@@ -240,6 +259,19 @@ class NcclLog:
                 point_to_point=found[1] == b"1",
             )
         )
+
+
+def _list_channels(text: bytes, at: int, tail: bytes, head: bytes) -> list[bytes]:
+    """Return the channel at this place, and those of all lines after it that are the same but for
+    their channel; []: there is none.
+    """
+    channels = [text[at : at + 2]]
+    at += 2 + len(tail)
+    while text.startswith(tail, at + len(head) + 2) and text.startswith(head, at):
+        at += len(head)
+        channels.append(text[at : at + 2])
+        at += 2 + len(tail)
+    return channels if b"".join(channels).isdigit() else []
 
 
 def read_log(chunks: Iterable[bytes]) -> NcclLog:

@@ -170,9 +170,14 @@ class AlertKeeper:
             return await self._write(node, stored, tuple(changed.values()))
 
     async def level(
-        self, node: str, seen: Mapping[str, Sequence[Found | Signal]]
+        self,
+        node: str,
+        seen: Mapping[str, Sequence[Found | Signal]],
+        unread: Collection[str] = (),
     ) -> tuple[Alert, ...]:
-        """Take all present conditions of these sources; their other alerts are over."""
+        """Take all present conditions of these sources; their other alerts are over, but for those
+        of targets that are unread.
+        """
         now = self._clock.now()
         async with self._lock(node):
             stored = {a.key: a for a in await self.book.list(node)}
@@ -180,7 +185,8 @@ class AlertKeeper:
             for source, conditions in seen.items():
                 signals = [signal_of(one, node, source, now) for one in conditions]
                 present = tuple({**stored, **changed}.values())
-                changed |= {a.key: a for a in rules.level_source(present, source, signals, now)}
+                found = rules.level_source(present, source, signals, now, unread)
+                changed |= {a.key: a for a in found}
             return await self._write(node, stored, tuple(changed.values()))
 
     async def tidy(

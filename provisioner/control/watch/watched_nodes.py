@@ -216,8 +216,11 @@ class OpticKeeper(Protocol):
         """Learn what the hosts' own ends tell of optics that degrade."""
         ...
 
-    def list_standing(self) -> Mapping[str, Sequence[Signal]]:
-        """Return node -> the optics at its leaves that announce their end."""
+    def list_standing(self) -> Mapping[str, Mapping[str, Signal | None]]:
+        """Return node -> "leaf/port" -> that its optic announces its end; None: it does not.
+
+        A port of which nothing can be told is not in it: that ends no alert.
+        """
         ...
 
 

@@ -185,9 +185,12 @@ class Watcher:
                 await self.keeper.level(name, told)
         if self.optics is not None:
             await self.optics.read_hosts(nodes)
-            for name, found in self.optics.list_standing().items():
+            for name, known in self.optics.list_standing().items():
                 if name in nodes and self._shards.holds(nodes[name]):
-                    await self.keeper.level(name, {"watch.optics": found})
+                    ports = {f"{port.switch}/{port.interface}" for port in nodes[name].ports}
+                    found = [known[p] for p in sorted(ports & known.keys())]
+                    signals = {"watch.optics": [one for one in found if one is not None]}
+                    await self.keeper.level(name, signals, ports - known.keys())
         await self.keeper.tidy(nodes, self._shards.holds)
 
     async def _group_nodes(self) -> None:

@@ -13,6 +13,7 @@ import math
 import os
 import re
 import struct
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 UNKNOWN = 0
 DARK = 255
 DAYS_KEPT = 400  # of medians
-HOSTS_A_ROUND = 8  # of the watch that are joined: a report takes milliseconds to read
+JOIN_S = 0.5  # of a round of the watch, which is five seconds: reports take milliseconds to read
 DAYS_MORE = 30  # that a file may have beyond them before it is written anew
 _FRAME = struct.Struct("<IH")  # seconds of the day, bytes that follow
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -393,17 +394,18 @@ class OpticSeries:
         replace_file(self._folder / leaf / "judged.json", judged)
 
     async def read_hosts(self, nodes: Mapping[str, Node]) -> None:
-        """Join the hosts' ends, as validations read them, some at a time: those first whose leaf
-        sees an end degrade. A host is due when a verdict changed, or its generation, as it does
-        with each validation.
+        """Join the hosts' ends, as validations read them, for `JOIN_S` at a time and one at least:
+        those first whose leaf sees an end degrade. A host is due when a verdict changed, or its
+        generation, as it does with each validation.
         """
         if self._evidence is None:
             return
         due = [n for n, at in self._heard.items() if n in nodes and nodes[n].generation != at]
-        if len(due) > HOSTS_A_ROUND:
+        if len(due) > 1:
             bad = {self._owner.get(p) for p, v in self._verdicts.items() if v.state in BAD}
             due.sort(key=lambda name: name not in bad)
-        for name in due[:HOSTS_A_ROUND]:
+        until = time.monotonic() + JOIN_S
+        for name in due:
             # before its verdicts are read: one that changes from now on makes it due again
             self._heard[name] = nodes[name].generation
             try:
@@ -413,6 +415,8 @@ class OpticSeries:
             except BaseException:
                 self._heard[name] = None
                 raise
+            if time.monotonic() >= until:
+                return
 
     async def _join(self, evidence: ReadsEvidence, node: Node) -> None:
         links: list[tuple[str, Verdict, tuple[Day, ...]]] = []
@@ -434,17 +438,26 @@ class OpticSeries:
             return before != found
         return _strip(before) != _strip(found)
 
-    def list_standing(self) -> dict[str, list[Signal]]:
-        """Return node -> the optics that announce their end; a node without any is in it too."""
-        found: dict[str, list[Signal]] = {node: [] for node in self._owner.values()}
+    def list_standing(self) -> dict[str, dict[str, Signal | None]]:
+        """Return node -> port -> that its optic announces its end; None: it does not.
+
+        A port without days to judge, or without light, is in it only after a repair was seen: what
+        another daemon said by its own days, or this one before the light was lost, stands.
+        """
+        found: dict[str, dict[str, Signal | None]] = {}
         for port, by_leaf in self._verdicts.items():
             known, by_both = self._joined.get(port, (by_leaf, by_leaf))
             verdict = by_both if _strip(known) == _strip(by_leaf) else by_leaf
             node = self._owner.get(port)
-            if node is None or verdict.state not in ("dirty", "dying"):
+            dumb = verdict.state in ("unknown", "dark") and verdict.repaired_on is None
+            if node is None or dumb:
+                continue
+            known_ports = found.setdefault(node, {})
+            known_ports[port] = None
+            if verdict.state not in ("dirty", "dying"):
                 continue
             message = f"{describe(verdict)} {verdict.remedy}"
-            one = Signal(
+            known_ports[port] = Signal(
                 node=node,
                 id="OpticDegrades",
                 target=port,
@@ -453,7 +466,6 @@ class OpticSeries:
                 source="watch.optics",
                 at=self._at,
             )
-            found[node].append(one)
         return found
 
     def settle(self) -> None:

@@ -6,7 +6,7 @@ writes only when a condition changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner.model.alert import ANY, Alert, Classification, Override, Signal
 from provisioner.model.base import Record
@@ -101,11 +101,16 @@ def supersede_alert(alert: Alert, issued_at: float, now: float) -> Alert | None:
 
 
 def level_source(
-    alerts: Sequence[Alert], source: str, seen: Iterable[Signal], now: float
+    alerts: Sequence[Alert],
+    source: str,
+    seen: Iterable[Signal],
+    now: float,
+    unread: Collection[str] = (),
 ) -> tuple[Alert, ...]:
     """Return the changes when `source` reports all active conditions: its other alerts are over.
 
-    A condition that was reported before with the same text changes nothing.
+    `unread`: targets of which it knows nothing now; their alerts stand. A condition that was
+    reported before with the same text changes nothing.
     """
     by_key = {(a.id, a.target): a for a in alerts}
     changed = []
@@ -123,7 +128,7 @@ def level_source(
             changed.append(new)
     for alert in alerts:
         is_over = alert.source == source and (alert.id, alert.target) not in standing
-        if is_over and alert.active and not alert.quiet_since:
+        if is_over and alert.target not in unread and alert.active and not alert.quiet_since:
             over = Signal(
                 node=alert.node,
                 id=alert.id,

@@ -311,3 +311,29 @@ def test_an_impact_is_printed_with_its_reasons(tmp_path: Path) -> None:
     assert "3 hosts lost" in shown
     said = json.loads(invoke(tmp_path, "impact", "r000-s0", "--json", asked=GRAPH_ASKED).stdout)
     assert said["lost"]["host:r000-t0"] == "NVLink: r000-s0"
+
+
+def test_an_act_that_hits_a_tenant_or_an_unknown_host_is_refused(tmp_path: Path) -> None:
+    """An outlet is switched, or a loop is drained, by others: they ask before."""
+    file = ("--campaign", str(tmp_path / "campaign.json"))
+    free = {n: {**one, "tenant": ""} for n, one in GRAPH_ASKED["units"].items() if "-t" in n}
+    asked = {**GRAPH_ASKED, "units": {**GRAPH_ASKED["units"], **free}}
+    assert invoke(tmp_path, "impact", "loop:cdu0", *file, asked=asked).exit_code == 0
+    used = change(asked, "r000-t1", tenant="acme")
+    told = invoke(tmp_path, "impact", "loop:cdu0", *file, "--json", asked=used)
+    assert told.exit_code == 1
+    (refused,) = json.loads(told.stdout)["refused"]
+    assert refused.startswith("acme loses r000-t1: ")
+    unknown = change(asked, "r001-t0", tenant=None)
+    told = invoke(tmp_path, "impact", "leaf:su0-leaf0", *file, asked=unknown)
+    assert told.exit_code == 1
+    assert "nobody looked who uses r001-t0" in told.output
+
+
+def test_an_outlet_takes_its_shelf_and_one_that_nobody_described_any() -> None:
+    site = edit("r000-p0", {"shelves_needed": 1}, outlets=["pdu1/3", "pdu1/4"])
+    assert lost("outlet:pdu1/3", site=site) >= {"r000-p0", "r000-p1", "r001-p0"}  # not described
+    for rack in site["racks"]:
+        for n, unit in enumerate(u for u in rack["units"] if u["kind"] == "power-shelf"):
+            unit.setdefault("outlets", [f"{rack['name']}/{n}"])
+    assert lost("outlet:pdu1/3", site=site) == {"outlet:pdu1/3", "r000-p0"}

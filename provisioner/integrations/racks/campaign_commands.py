@@ -19,7 +19,7 @@ from provisioner.integrations.racks.campaign import (
     read_durations,
 )
 from provisioner.integrations.racks.campaign_run import Expected, predict
-from provisioner.integrations.racks.impact import Impact, build_graph, derive_impact
+from provisioner.integrations.racks.impact import Impact, build_graph, derive_impact, find_users
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.model.input_error import InputError
 
@@ -172,29 +172,38 @@ def _as_json(
 def impact(
     racks: PlanFile,
     things: Annotated[
-        list[str], typer.Argument(help="Units by name; feed:NAME, leaf:NAME or loop:NAME.")
+        list[str], typer.Argument(help="Units by name; feed:, outlet:, leaf: or loop: with a NAME.")
     ],
     campaign: Annotated[
-        Path | None, typer.Option(help="Campaign file, for the tenants of its trays.")
+        Path | None,
+        typer.Option(help="Campaign file, for its trays' tenants: one refuses."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print what is lost when units, feeds, leaves or loops of racks are taken away.
 
-    What the plan does not describe counts as lost. Nothing is read but the files.
+    What the plan does not describe counts as lost. Nothing is read but the files. Ask it before
+    you switch an outlet, or drain a loop, a feed or a leaf.
 
-    Example: provisioner rack impact racks.yaml r01-s0 feed:a
+    Exit code 1: by the campaign's file a tenant loses a host, or nobody looked who uses one.
+
+    Example: provisioner rack impact racks.yaml outlet:pdu1/3 --campaign campaign.yaml
     """
     planned = read_plan(racks)
     asked = read_record(campaign, CampaignFile) if campaign is not None else None
     units = asked.units if asked is not None else {}
     graph = build_graph(planned, {name: state.tenant or "" for name, state in units.items()})
     found = derive_impact(graph, things)
+    tenants = {name: state.tenant for name, state in units.items()}
+    refused = list(find_users(found, tenants)) if asked is not None else []
     if as_json:
         said = {"lost": found.lost, "weakened": found.weakened, "unknown": sorted(found.unknown)}
-        typer.echo(json.dumps(said, indent=2))
-        return
-    _show_impact(found)
+        typer.echo(json.dumps({**said, "refused": refused}, indent=2))
+    else:
+        _show_impact(found)
+        for each in refused:
+            typer.echo(f"refused: {each}. Reclaim its nodes first, or wait.", err=True)
+    raise typer.Exit(1 if refused else 0)
 
 
 def _show_impact(found: Impact) -> None:

@@ -12,6 +12,8 @@ from provisioner.cli.options.checked_options import JsonOption, check_directory
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.fabric_gate import TEXT_MAX_BYTES, judge_partition, read_fabric
 from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.imex_gate import TEXT_MAX_BYTES as IMEX_MAX_BYTES
+from provisioner.integrations.racks.imex_gate import ImexView, judge_imex, read_imex
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.model.input_error import InputError
@@ -29,12 +31,17 @@ def fabric(
     gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs of a tray.")] = GPUS,
     cluster: Annotated[str, typer.Option(help="ClusterUUID that the controller gave.")] = "",
     clique: Annotated[str, typer.Option(help="CliqueId of the partition.")] = "",
+    imex: Annotated[
+        bool,
+        typer.Option("--imex", help="Also `nvidia-imex-ctl -N -j`, as TRAY.imex.json."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Judge the NVLink fabric of a rack's domain by what each of its GPUs says.
 
     State, status and health of each GPU have to agree, and all GPUs have to name one cluster and
     one clique. A tray without a file fails it. Neither links nor loads are judged by it.
+    With --imex every host has to see all others of the domain READY and connected.
 
     Exit code 1: the domain's GPUs cannot be used together; each reason is told.
 
@@ -61,6 +68,8 @@ def fabric(
         for gpu in read_fabric(name, read_text(file, TEXT_MAX_BYTES))
     ]
     faults = judge_partition(dict.fromkeys(names, gpus), read, cluster, clique)
+    if imex:
+        faults += judge_imex({name: _read_imex(folder / f"{name}.imex.json") for name in names})
     if as_json:
         said = [one.model_dump(mode="json") for one in faults]
         typer.echo(json.dumps({"trays": names, "gpus": len(read), "faults": said}, indent=2))
@@ -69,3 +78,7 @@ def fabric(
             typer.echo(f"{one.subject}: {strip_controls(one.detail)}. {one.unblock}")
         typer.echo(f"{len(names)} trays, {len(read)} GPUs read, {len(faults)} faults")
     raise typer.Exit(1 if faults else 0)
+
+
+def _read_imex(file: Path) -> ImexView | None:
+    return read_imex(read_text(file, IMEX_MAX_BYTES)) if file.is_file() else None

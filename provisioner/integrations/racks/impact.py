@@ -1,8 +1,9 @@
 """What an act on a rack takes away, derived from a graph of what each thing needs.
 
 Things are units by name, `feed:`, `leaf:`, `loop:` and `domain:` before the name of a shared one,
-`host:` before a tray's name for the host that a tenant uses, and `tenant:`. A thing is lost when
-one of its needs has too few members left. What is not described may be needed: it counts as lost.
+`outlet:` before one of a PDU, `host:` before a tray's name for the host that a tenant uses, and
+`tenant:`. A thing is lost when one of its needs has too few members left. What is not described may
+be needed: it counts as lost.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def build_graph(plan: RackPlan, tenants: Mapping[str, str] | None = None) -> Imp
 
 def _shared_of(rack: PlannedRack, unit: PlannedUnit) -> Iterator[str]:
     yield from (f"feed:{feed}" for feed in unit.feeds)
+    yield from (f"outlet:{outlet}" for outlet in unit.outlets)
     yield from (f"leaf:{leaf}" for leaf in unit.leaves)
     if loop := unit.loop or rack.loop:
         yield f"loop:{loop}"
@@ -107,6 +109,9 @@ def _shared_of(rack: PlannedRack, unit: PlannedUnit) -> Iterator[str]:
 def _needs_of(rack: PlannedRack, unit: PlannedUnit) -> Iterator[Need]:
     if unit.kind is Kind.POWER_SHELF:
         yield Need("power", tuple(f"feed:{f}" for f in unit.feeds), 1, prefix="feed:")
+        # how a shelf shares its load among its inlets is published nowhere: all of them are needed
+        outlets = tuple(f"outlet:{one}" for one in unit.outlets)
+        yield Need("power", outlets, len(outlets), prefix="outlet:")
         return
     shelves = tuple(u.name for u in rack.units if u.kind is Kind.POWER_SHELF)
     least = min(rack.shelves_needed or len(shelves), len(shelves))
@@ -123,7 +128,7 @@ def derive_impact(graph: ImpactGraph, down: Sequence[str]) -> Impact:
     queue = list(dict.fromkeys(down))
     for name in queue:
         if name not in graph.needs:
-            remedy = "Name a unit, or feed:, leaf: or loop: with a name of the plan."
+            remedy = "Name a unit, or feed:, outlet:, leaf: or loop: with a name of the plan."
             raise InputError("THING", name, "the plan has no such thing", remedy)
         lost[name] = "the act takes it"
     opened: set[str] = set()
@@ -150,6 +155,18 @@ def derive_impact(graph: ImpactGraph, down: Sequence[str]) -> Impact:
             queue.append(user)
     weakened = {name: why for name, why in weakened.items() if name not in lost}
     return Impact(lost, weakened, frozenset(unknown))
+
+
+def find_users(found: Impact, tenants: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield why an act may not be: a tenant that it hits, or a host of which nobody knows one."""
+    hit: dict[str, list[str]] = {}
+    for host in found.find_lost("host:"):
+        tenant = tenants.get(host)
+        if tenant != "":
+            hit.setdefault(tenant or "", []).append(host)
+    for tenant, hosts in sorted(hit.items()):
+        said = f"{tenant} loses" if tenant else "nobody looked who uses"
+        yield f"{said} {_say(hosts)}: {found.lost[f'host:{hosts[0]}']}"
 
 
 def _prefix_of(name: str, kinds: Mapping[str, Kind]) -> str:

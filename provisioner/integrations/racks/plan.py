@@ -32,6 +32,11 @@ Name = Annotated[str, StringConstraints(pattern=NAME, max_length=63)]
 Address = Annotated[str, StringConstraints(max_length=256, pattern=r"^(https?://[^\s/@?#\\]+/?)?$")]
 
 
+Outlet = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", max_length=128)
+]
+
+
 class PlannedUnit(Record):
     """One unit of a rack.
 
@@ -47,6 +52,7 @@ class PlannedUnit(Record):
     tray_index: int | None = Field(default=None, ge=0, le=255)
     domain: str = Field(default="", max_length=63)  # where one rack holds several
     feeds: tuple[Name, ...] = Field(default=(), max_length=8)  # of a shelf
+    outlets: tuple[Outlet, ...] = Field(default=(), max_length=16)  # of a shelf, as PDU/OUTLET
     supplies: int | None = Field(default=None, ge=1, le=16)  # of a shelf
     leaves: tuple[Name, ...] = Field(default=(), max_length=64)  # of a tray: all are needed
     loop: str = Field(default="", max_length=63)  # coolant, where it is not the rack's
@@ -60,8 +66,8 @@ class PlannedUnit(Record):
             raise ValueError(f"{self.name}: a shelf states no slot, so the plan has none")
         if self.nvos and self.kind is not Kind.NVLINK_SWITCH:
             raise ValueError(f"{self.name}: only an NVLink switch has `nvos`")
-        if (self.feeds or self.supplies) and self.kind is not Kind.POWER_SHELF:
-            raise ValueError(f"{self.name}: only a shelf has `feeds` and `supplies`")
+        if (self.feeds or self.outlets or self.supplies) and self.kind is not Kind.POWER_SHELF:
+            raise ValueError(f"{self.name}: only a shelf has `feeds`, `outlets` and `supplies`")
         if self.leaves and self.kind is not Kind.COMPUTE_TRAY:
             raise ValueError(f"{self.name}: only a tray has `leaves`")
         return self

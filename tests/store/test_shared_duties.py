@@ -16,10 +16,11 @@ from provisioner.control.watch import outbox as outbox_module
 from provisioner.control.watch import shards as shards_module
 from provisioner.control.watch.outbox import Outbox
 from provisioner.control.watch.shards import Shards
+from provisioner.integrations.site_examination.doctor_commands import examine_daemons
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.watch.shards import find_shard
+from provisioner.planning.watch.shards import LANES, find_shard
 from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.store import SqlStore, open_store
@@ -228,6 +229,30 @@ def test_while_a_daemon_of_an_older_version_leads_it_alone_looks(database):
             return beside, a.held
 
     assert asyncio.run(scenario()) == (frozenset(), ALL)
+
+
+def test_the_doctor_tells_which_daemon_has_which_units_and_nodes(database):
+    async def scenario() -> list[str]:
+        async with site(database) as make:
+            a, b = make("a"), make("b")
+            for one in (a, b):
+                await one.start()
+            await share_out(a, b)
+            for one in (a, b):  # so that nothing moves while it is read
+                assert one._loop is not None
+                one._loop.cancel()
+            examined = await asyncio.to_thread(examine_daemons, database, {})
+            told = {e.subject: e.detail for e in examined}
+            for one in (a, b):
+                units = {h.location.scalable_unit for h in HOSTS if one.shards.holds(h)}
+                assert f"{4 * len(units)} nodes of {len(units)} units (" in told[one.cluster.id]
+            return list(told.values())
+
+    details = asyncio.run(scenario())
+
+    assert len(details) == 2
+    sent = [int(d.partition("and sends ")[2].partition(" ")[0]) for d in details]
+    assert sum(sent) == len(LANES)
 
 
 def test_a_leaf_whose_row_is_damaged_and_tells_no_place_has_one_owner(database):

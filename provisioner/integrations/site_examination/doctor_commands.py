@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -50,11 +51,13 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.intake.pairing import assemble_nodes, foresee_intake
 from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.planning.watch.membership import Joined, find_differences
+from provisioner.planning.watch.shards import LANES, find_shard, name_unit
 from provisioner.ports import Clock, PortError, SwitchAddress
 from provisioner.runtime.event_loop import find_open_files_limit
 from provisioner.runtime.switch_systems import SwitchSystems, make_switches
 from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
+from provisioner.store import open_store
 from provisioner.store.database import database as examining
 from provisioner.store.database.postgres import extra_missing, is_postgres, postgres_url, shown
 
@@ -63,6 +66,7 @@ from provisioner.store.database.postgres import extra_missing, is_postgres, post
 
 
 AREA = "daemons"
+UNITS_NAMED = 8  # of a daemon: a line for people
 
 
 def examine_daemons(database: str, digests: Mapping[str, str]) -> tuple[Examined, ...]:
@@ -78,17 +82,44 @@ def examine_daemons(database: str, digests: Mapping[str, str]) -> tuple[Examined
         raise extra_missing(where, str(missing.name)) from None
     try:
         members = read_members(database)
+        units = asyncio.run(_count_nodes(database)) if members else {}
     except (psycopg.Error, InputError) as error:
         remedy = "Check its address, the user's rights, and that its schema is this version's."
         return (judge.report_bad(AREA, where, " ".join(str(error).split()), remedy),)
     if not members:
         return (judge.report_good(AREA, where, "no daemon runs"),)
-    return _compared(members[-1], members, digests)
+    return _compared(members, units, digests)
+
+
+async def _count_nodes(database: str) -> Mapping[int, Counter[str]]:
+    """Return how many nodes each unit of the fabric has, by shard."""
+    store = open_store(database, reads_only=True)
+    try:
+        nodes = [*await store.nodes.list(), *await store.nodes.list_set_aside()]
+    finally:
+        await store.close()
+    units: dict[int, Counter[str]] = {}
+    for node in nodes:
+        units.setdefault(find_shard(node), Counter())[name_unit(node)] += 1
+    return units
+
+
+def describe_shards(shards: Collection[int], units: Mapping[int, Counter[str]]) -> str:
+    """Return what a daemon does beside operations, with its units by name."""
+    mine: Counter[str] = Counter()
+    for shard in shards:
+        mine.update(units.get(shard, {}))
+    named = ", ".join(sorted(mine)[:UNITS_NAMED])
+    more = f" and {len(mine) - UNITS_NAMED} more" if len(mine) > UNITS_NAMED else ""
+    lanes = len(set(LANES).intersection(shards))
+    told = f"{mine.total()} nodes of {len(mine)} units" + (f" ({named}{more})" if mine else "")
+    return f"looks after {told}, and sends {lanes} of {len(LANES)} parts of the notices"
 
 
 def _compared(
-    newest: Joined, members: Sequence[Joined], digests: Mapping[str, str]
+    members: Sequence[Joined], units: Mapping[int, Counter[str]], digests: Mapping[str, str]
 ) -> tuple[Examined, ...]:
+    newest = members[-1]
     findings = []
     for member in members:
         apart = find_differences(newest, member)
@@ -97,7 +128,7 @@ def _compared(
             remedy = "Give it the same version, matrix, overlays and settings; restart it."
             findings.append(judge.report_bad(AREA, member.id, detail, remedy))
         else:
-            same = f"works by the same as all, and looks after {member.shards} shards"
+            same = f"works by the same as all; {describe_shards(member.shards, units)}"
             findings.append(judge.report_good(AREA, member.id, same))
     options = Joined(id="", digests={k: v for k, v in digests.items() if k in newest.digests})
     mine = [p for p in options.digests if newest.digests[p] != options.digests[p]]

@@ -112,7 +112,7 @@ class Joined(WorksBy):
 
     id: str
     number: int = 0
-    shards: int = 0  # units of the fabric that it looks after; not read by its peers
+    shards: frozenset[int] = frozenset()  # that are its own; not read by its peers
 
 
 def digest_settings(settings: Settings) -> str:

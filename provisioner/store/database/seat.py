@@ -63,8 +63,8 @@ SHARED = (
 MEMBERS = f"SELECT e.number, e.id, e.digests, e.change_until {LIVING} ORDER BY e.number"
 MEMBERS_SHARDS = MEMBERS.replace(
     " FROM executors",
-    ", (SELECT count(*) FROM pg_locks s WHERE s.pid = l.pid AND s.locktype = 'advisory' AND "
-    "s.granted AND s.classid::bigint = %s)::integer AS shards FROM executors",
+    ", ARRAY(SELECT s.objid::bigint::integer FROM pg_locks s WHERE s.pid = l.pid AND s.locktype = "
+    "'advisory' AND s.granted AND s.classid::bigint = %s) AS shards FROM executors",
 )
 STANDINGS = f"SELECT e.id, e.standing {LIVING} AND e.number <> %s ORDER BY e.number"
 JOIN_REMEDY = (
@@ -326,7 +326,7 @@ class Seat:
 
 
 def read_members(database: str) -> Sequence[Joined]:
-    """Return the daemons that have a seat now, and how many shards each has, for who has none.
+    """Return the daemons that have a seat now, and the shards of each, for who has no seat.
 
     Blocks; raises `psycopg.Error`.
     """
@@ -361,7 +361,7 @@ def _joined(row: Mapping[str, object]) -> Joined:
         number=int(str(row["number"])),
         digests=json.loads(str(row["digests"])),
         change_until=float(str(row["change_until"])),
-        shards=cast(int, row.get("shards", 0)),
+        shards=frozenset(cast(Sequence[int], row.get("shards", ()))),
     )
 
 

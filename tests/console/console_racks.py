@@ -6,6 +6,11 @@ from pathlib import Path
 
 from console_fleet import EVIL
 
+from provisioner.integrations.racks.duty.approval import (
+    RackCampaign,
+    RackCampaignState,
+    keep_state,
+)
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.looks import keep_look
 from provisioner.integrations.racks.membership import UnitReading, judge_rack
@@ -13,6 +18,7 @@ from provisioner.integrations.racks.plan import RackPlan
 from provisioner.model.inventory import LeakDetector, Moisture
 
 RACK = "nvl-r01"
+CAMPAIGN = "winter"
 WET, LIAR, SILENT = "nvl-r01-t0", "nvl-r01-t1", "nvl-r01-t2"
 _UNITS = [
     {"name": WET, "kind": "compute-tray", "u": 11, "slot": 10, "tray_index": 0},
@@ -44,3 +50,21 @@ def put_racks(folder: Path, at: float) -> None:
         SILENT: UnitReading(kind=None, unread=EVIL),
     }
     keep_look(folder / "looks", judge_rack(PLAN, RACK, readings), at)
+    campaign = folder / "campaigns" / CAMPAIGN
+    campaign.mkdir(parents=True, exist_ok=True)
+    (campaign / "approved.json").touch()  # the console shows what the daemon wrote beside it
+    keep_state(
+        campaign,
+        RackCampaign(
+            name=CAMPAIGN,
+            state=RackCampaignState.HELD,
+            racks=(RACK,),
+            domains=("d01",),
+            done=3,
+            left=4,
+            says=(f"d01 is held at {WET}/activate: {EVIL}",),
+            approved_by=EVIL,
+            because="a fault of the BMC",
+            at=at,
+        ),
+    )

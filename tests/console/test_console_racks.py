@@ -5,7 +5,7 @@ from __future__ import annotations
 from chromium import Looker
 from console_dialogs import more
 from console_fleet import EVIL
-from console_racks import LIAR, RACK, SILENT, WET
+from console_racks import CAMPAIGN, LIAR, RACK, SILENT, WET
 
 # of each drawn unit, from the top: name, upper edge, membership and water, and a colour of each
 DRAWN = """() => [...document.querySelectorAll('svg.elevation g.unit')].map((g) => [
@@ -33,7 +33,10 @@ def test_a_rack_is_drawn_with_what_is_wet_and_what_nobody_knows(look: Looker) ->
     assert len({colours["wet"], colours["dry"], colours["unknown"]}) == 3
     assert colours["unknown"] == "none"
     assert "coolant at" in (look.page.get_by_role("region", name="Against").text_content() or "")
-    assert look.get("main").get_by_role("rowheader").count() == len(names)
+    region = look.page.get_by_role("region", name="Firmware campaigns").first  # a card with a table
+    campaigns = region.text_content() or ""
+    assert all(word in campaigns for word in (CAMPAIGN, "held", "d01", f"{WET}/activate"))
+    assert look.get("main").get_by_role("rowheader").count() == len(names) + 1
 
 
 def test_words_of_a_rack_never_become_markup(look: Looker) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import PASSWORD
-from provisioner.integrations.racks.campaign import CampaignFile
+from provisioner.integrations.racks.campaign import ActKind, CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.duty.approval import (
     LINES_MAX,
@@ -352,7 +352,7 @@ class _Told:
     async def end(
         self, outcome: Outcome, why: Mapping[str, str], uncertain: Sequence[str] = ()
     ) -> None:
-        """Write how it ended. What is held keeps its nodes until a person withdraws it."""
+        """Write how it ended. What is held once it was begun keeps its nodes until withdrawn."""
         if outcome.finished:
             await self._duty.free(self._campaign.name, ())
             says = ("every version of every unit is proved", *uncertain)
@@ -363,6 +363,8 @@ class _Told:
         if approval.withdrawn:
             await self.withdraw(approval, held, outcome)
         elif outcome.held:
+            if all(key.endswith(f"/{ActKind.DRAIN}") for key in outcome.held.values()):
+                await self._duty.free(self._campaign.name, ())  # nothing was sent to it
             self.write(RackCampaignState.HELD, held, outcome, tuple(outcome.held))
         else:
             halted = approval.halted or "it goes on with the next turn"

@@ -15,8 +15,8 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from served import WIDE, serving
 
-# requests of each route and way: some 600 in all, and 2,000 in the long tests
-EXAMPLES = (3, pytest.param(10, marks=pytest.mark.long))
+# requests of each route and way: some 400 in all, and 2,000 in the long tests
+EXAMPLES = (2, pytest.param(10, marks=pytest.mark.long))
 # endless, and files of the page: tests of their own
 LEFT_OUT = ("stream_events", "show_docs_file")
 

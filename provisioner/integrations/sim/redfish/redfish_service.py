@@ -368,7 +368,10 @@ def _shown(value: Json, request: Request, resource: Resource) -> Answer:
     if request.headers.get("if-none-match") == etag:
         return Answer(304, {"ETag": etag})
     if resource.patch:  # clients need the ETag of a writable member in its collection too
-        body = dump_json({**value, "@odata.etag": etag})
+        if "@odata.etag" in value:
+            body = dump_json({**value, "@odata.etag": etag})
+        else:  # as the last field of the same text
+            body = body[:-1] + b',"@odata.etag":' + dump_json(etag) + b"}"
     headers = {"Content-Type": JSON_TYPE, "ETag": etag, "Allow": resource.list_methods()}
     if "@odata.type" in value:
         headers["Link"] = f"<{_schema(value['@odata.type'])}>; rel=describedby"

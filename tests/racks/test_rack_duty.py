@@ -17,6 +17,8 @@ from rack_rig import Rig
 from typer.testing import CliRunner
 
 from provisioner.cli.options.checked_options import PASSWORD
+from provisioner.control.context import Context
+from provisioner.control.node.reconciler import Reconciler
 from provisioner.integrations.demo.rack_site import OURS
 from provisioner.integrations.racks import update_commands
 from provisioner.integrations.racks.duty.approval import RackCampaign, RackCampaignState, read_state
@@ -250,6 +252,23 @@ def test_a_node_at_which_the_daemon_works_is_waited_for(tmp_path: Path) -> None:
 
         site.each_round(look)
         assert (await site.turn()).state is RackCampaignState.DONE
+
+    asyncio.run(scenario())
+
+
+def test_the_reconciler_leaves_what_holds_a_node_alone(tmp_path: Path) -> None:
+    """At its start a daemon drives every active operation again, but not the racks' own."""
+    site = Daemon(tmp_path, FLASH)
+    nobody: Any = None  # neither an observer nor a performer is asked
+
+    async def scenario() -> None:
+        await site.add()
+        held = await site.store.operations.open("n0", WANT, 1_000.0)
+        assert held is not None
+        clock: Any = site.parts.clock
+        context = Context(site.store, clock, site.parts.settings)
+        await Reconciler(context, nobody, nobody).drive(held.id)
+        assert await site.store.operations.get(held.id) == held  # not even taken over
 
     asyncio.run(scenario())
 

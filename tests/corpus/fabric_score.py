@@ -26,7 +26,13 @@ from provisioner.integrations.optics.trends import Day, judge_port
 from provisioner.integrations.sim.outputs.outputs_training import print_training
 from provisioner.integrations.sonic import link_reading as sonic
 from provisioner.model.link_reading import DARK_DBM, OpticReading
-from provisioner.planning.watch.watch_rules import Counters, find_slow_receivers, held_by_watchdog
+from provisioner.planning.watch.watch_rules import (
+    Counters,
+    find_rocet_outliers,
+    find_slow_receivers,
+    held_by_watchdog,
+    per_second,
+)
 
 FOLDER = Path(__file__).parent / "fabric"
 TRAINING = Path(__file__).parent.parent / "golden/training"
@@ -123,22 +129,34 @@ def _build_day(entry: Mapping[str, Any], optic: OpticReading, number: int) -> Da
 
 def _judge_queue(entry: Mapping[str, Any]) -> Said:
     looks = _build_looks(entry)
-    quiet = [Counters(at=LOOK_S * n, values={"pause_received": 10 * n}) for n in range(len(looks))]
+    quiet = [
+        Counters(
+            at=LOOK_S * n, values={"pause_received": 10 * n, "discards": n, "out_of_buffer": n}
+        )
+        for n in range(len(looks))
+    ]
     fleet = {(f"n{n:02d}", "port"): quiet for n in range(12)} | {("host", "port"): looks}
-    found = find_slow_receivers(fleet)
-    said = {f.id for f in (*held_by_watchdog("port", looks), *found.pop("host"))}
-    said |= {f"{f.id} of another" for each in found.values() for f in each}
+    rates = {key: rate for key, each in fleet.items() if (rate := per_second(each))}
+    found = [*find_slow_receivers(fleet).items(), *find_rocet_outliers(rates).items()]
+    said = {f.id for f in held_by_watchdog("port", looks)}
+    said |= {f.id if node == "host" else f"{f.id} of another" for node, own in found for f in own}
     return entry, frozenset(entry["says"]), frozenset(said)
 
 
 def _build_looks(entry: Mapping[str, Any]) -> list[Counters]:
-    rows = entry.get("sonic") or entry["nvue"]
+    rows = entry.get("host") or entry.get("sonic") or entry["nvue"]
     rows = [*rows, *[rows[-1]] * (entry.get("stands", 1) - 1)]
-    read = _read_sonic if "sonic" in entry else _read_nvue
+    reads = {"host": _read_host, "sonic": _read_sonic, "nvue": _read_nvue}
+    read = next(each for kind, each in reads.items() if kind in entry)
     if "grows" in entry:
         ports = [{n: str(more * k) for n, more in entry["grows"].items()} for k in range(3)]
         rows = [{"port": {**rows[0]["port"], **grown}} for grown in ports]
     return [Counters(at=LOOK_S * n, values=read(row)) for n, row in enumerate(rows)]
+
+
+def _read_host(row: Mapping[str, Any]) -> dict[str, int]:
+    """As exporters tell the counters of a card (/sys/class/infiniband/*/ports/1/hw_counters)."""
+    return {name: int(value) for name, value in row["port"].items()}
 
 
 def _read_sonic(row: Mapping[str, Any]) -> dict[str, int]:

@@ -57,6 +57,42 @@ def test_the_example_of_nvidias_reference_is_read_whole() -> None:
     assert (seen.get_worst("rx_dbm"), seen.get_worst("temperature_c")) == (-0.76, 42.56)
 
 
+# NVIDIA, Cumulus Linux, "AmBER PHY Health Management" (nv show interface swp1 link phy health)
+HEALTH = {
+    "raw-ber": "15E-255", "effective-ber": "15E-255", "phy-raw-errors-lane0": "747567424",
+    "raw-ber-lane0": "3E-6", "raw-ber-lane1": "9E-7", "raw-ber-lane2": "6E-7",
+    "snr-host-lane0": "20.1 dB", "snr-media-lane0": "25.05 dB", "snr-media-lane4": "26    dB",
+    "snr-media-lane6": "23.12 dB", "snr-media-lane7": "0",
+}  # fmt: skip
+# the same reference's link phy-detail, before 5.15: no SNR
+DETAIL = {name: words for name, words in HEALTH.items() if not name.startswith("snr")}
+
+
+@pytest.mark.parametrize(
+    ("signal", "errors", "snr"),
+    [
+        (HEALTH, 3e-6, 23.12),
+        (DETAIL, 3e-6, None),
+        ({"raw-ber": "1E-7"}, 1e-7, None),
+        ({**HEALTH, "snr-media-lane6": "n/a", "raw-ber-lane2": "N/A"}, None, None),
+        ({**HEALTH, "snr-media-lane6": "-3 dB", "raw-ber-lane2": "7E9"}, None, None),
+        ({"raw-ber": 0, "snr-media-lane0": "0"}, 0.0, None),
+        ({"raw-ber": {}, "snr-media-lane0": []}, None, None),
+        ("", None, None),
+        (None, None, None),
+    ],
+    ids=["health", "detail", "port", "unknown", "impossible", "zero", "damaged", "text", "absent"],
+)
+def test_nvues_signal_is_its_worst_lane_and_an_unknown_lane_is_no_good_one(
+    signal: object, errors: float | None, snr: float | None
+) -> None:
+    seen = cumulus.read_optic(nvue("0.8625 mW / -0.64 dBm"), signal=signal)
+
+    assert seen is not None
+    assert (seen.get_worst("pre_fec_ber"), seen.get_worst("snr_db")) == (errors, snr)
+    assert seen.get_worst("rx_dbm") == -0.64
+
+
 @pytest.mark.parametrize(
     ("words", "value"),
     [

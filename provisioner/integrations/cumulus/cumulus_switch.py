@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -297,6 +298,7 @@ class CumulusSwitch:
         settings: Settings,
     ) -> None:
         self._line = NvueLine(name, address, transport)
+        self._signal_pages: tuple[str, ...] = link_reading.SIGNAL_PAGES
         self._clock = clock
         self._settings = settings
         self._revisions = Revisions(self._line, clock, settings)
@@ -512,10 +514,21 @@ class CumulusSwitch:
             optic = await self._line.find(link_reading.optic_path(cage))
         qos = await self._line.find(link_reading.queues_path(interface))
         watchdog = await self._line.find(link_reading.watchdog_path(interface))
+        signal = await self._read_signal(interface) if optic else None
         return LinkReading(
-            optic=link_reading.read_optic(optic, shared=bool(cage)),
+            optic=link_reading.read_optic(optic, shared=bool(cage), signal=signal),
             queues=link_reading.read_queues(qos, watchdog),
         )
+
+    async def _read_signal(self, interface: str) -> Any:
+        """Return errors before FEC and SNR; None before 5.10 and on Spectrum-1, which lack them."""
+        for page in self._signal_pages:
+            with suppress(SwitchRefused):
+                answer = await self._line.find(link_reading.signal_path(interface, page))
+                if answer:
+                    self._signal_pages = (page,)
+                    return answer
+        return None
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return the devices that one port hears by LLDP."""

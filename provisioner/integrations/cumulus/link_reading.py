@@ -1,7 +1,8 @@
 """Reads optics and queues of a Cumulus port from NVUE's answers.
 
 Sources: NVIDIA, NVUE Command Reference: "nv show platform transceiver <interface>" (since 5.11),
-"nv show interface <interface> counters qos" (since 5.5), "... qos pfc-watchdog" (since 5.6).
+"nv show interface <interface> counters qos" (since 5.5), "... qos pfc-watchdog" (since 5.6),
+"... link phy health" (since 5.15; "... link phy-detail" from 5.10 on).
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _OF_CHANNEL = {
     "tx-bias-current": ("bias_ma", "current"),
     "snr": ("snr_db", "snr"),
 }
+SIGNAL_PAGES = ("phy/health", "phy-detail")
+_LANES = re.compile(r"(raw-ber|snr-media)-lane\d{1,2}")
 _LIMITS = {
     "low_alarm": "low-alarm-threshold",
     "low_warning": "low-warning-threshold",
@@ -61,7 +64,27 @@ def watchdog_path(interface: str) -> str:
     return f"{PREFIX}/interface/{quote(interface, safe='')}/qos/pfc-watchdog?rev=operational"
 
 
-def read_optic(answer: Any, *, shared: bool = False) -> OpticReading | None:
+def signal_path(interface: str, page: str) -> str:
+    return f"{PREFIX}/interface/{quote(interface, safe='')}/link/{page}?rev=operational"
+
+
+def read_signal(answer: Any) -> dict[str, tuple[float, ...]]:
+    """Return errors before FEC and SNR by lane, of one of `SIGNAL_PAGES`.
+
+    Errors are those since the counters were cleared. A lane that is not in use has an SNR of zero.
+    """
+    told = answer if isinstance(answer, dict) else {}
+    lanes: dict[str, list[object]] = {}
+    for name, words in told.items():
+        lane = _LANES.fullmatch(str(name)[:32])
+        if lane is not None and not (lane[1] == "snr-media" and str(words)[:16] in ("0", "0 dB")):
+            lanes.setdefault(lane[1], []).append(words)
+    errors = parse_lanes("pre_fec_ber", lanes.get("raw-ber", [told.get("raw-ber")]))
+    found = {"pre_fec_ber": errors, "snr_db": parse_lanes("snr_db", lanes.get("snr-media", []))}
+    return {quantity: values for quantity, values in found.items() if values}
+
+
+def read_optic(answer: Any, *, shared: bool = False, signal: Any = None) -> OpticReading | None:
     """Return the optic of a port; None where nothing is plugged in or it cannot be told."""
     if not isinstance(answer, dict) or not answer:
         return None
@@ -76,6 +99,7 @@ def read_optic(answer: Any, *, shared: bool = False) -> OpticReading | None:
     listed = [_get(channels, name) for name in sorted(channels)[:CLASSES_MAX]]
     for name, (quantity, key) in _OF_CHANNEL.items():
         _take(quantity, [_get(channel, name) for channel in listed], key, lanes, limits)
+    lanes = {**read_signal(signal), **lanes}
     kind = classify(answer.get("cable-type"), answer.get("identifier"))
     return OpticReading(
         kind=kind,

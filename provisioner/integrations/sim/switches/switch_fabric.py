@@ -402,6 +402,8 @@ class Fabric:
         match parts:
             case ("interface", name, "link", "stats") if name in (*self.switch.neighbours, "eth0"):
                 return self._stats(name, now)
+            case ("interface", name, "link", "phy", "health") if name in self.switch.neighbours:
+                return {"raw-ber-lane0": "3E-8", "snr-media-lane0": "25.05 dB"}
             case ("interface", name, "counters", "qos") if name in self.switch.neighbours:
                 return self._queues(name, now)
             case ("interface", name, "qos", "pfc-watchdog") if name in self.switch.neighbours:

@@ -214,6 +214,14 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.execution.tenancy.leaf:Leaf._write: self._waiting.clear() => pass": (
         "those who wait have their answers then, and are passed over by the next writer"
     ),
+    "provisioner.store.rows.operation_rows:_check_standing: "
+    "certificate is None or evidence_rows.revoked(connection, name) => "
+    "evidence_rows.revoked(connection, name)": (
+        "a certificate that is not in the store counts as revoked there too"
+    ),
+    "provisioner.execution.tenancy.tenancy:sort_by_switch: 0 in p[0] => 1 #2": (
+        "a move has the interface of its port, which stands beside it"
+    ),
     "provisioner.store.rows.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (
         "the unique index decides as well; to look first spares the error in its log"

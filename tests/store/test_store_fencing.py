@@ -93,9 +93,9 @@ def test_an_action_is_over_or_it_may_be_under_way(run, status):
         else:
             operation, again = await store.operations.intend(operation, "push", {}, 4.0)
             assert again.attempt == 2
-        return settled.settled_at
+        return settled.settled_at, settled.settled_epoch == operation.epoch
 
-    assert run(scenario) == (0.0 if status in OPEN else 3.0)
+    assert run(scenario) == ((0.0, False) if status in OPEN else (3.0, True))
 
 
 def test_an_attempt_is_settled_and_no_other(run):

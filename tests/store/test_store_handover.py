@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from provisioner.model.certificate import Certificate
@@ -33,8 +35,13 @@ async def read_another_drive(store: SqlStore) -> None:
     await store.operations.record(operation, inventory=inventory("another"), now=4.0)
 
 
-async def lose_parts(store: SqlStore) -> None:
-    await store.write(lambda c: c.exec_driver_sql("DELETE FROM inventories"))
+def lose(table: str) -> Callable[[SqlStore], Awaitable[None]]:
+    """The rows are gone, as after damage to the database."""
+
+    async def lost(store: SqlStore) -> None:
+        await store.write(lambda c: c.exec_driver_sql(f"DELETE FROM {table}"))
+
+    return lost
 
 
 async def change_network(store: SqlStore) -> None:
@@ -52,7 +59,9 @@ async def change_nothing(_store: SqlStore) -> None:
         (revoke, 5.0, "was revoked"),
         (change_nothing, 9.0, "has expired"),
         (read_another_drive, 5.0, "have changed"),
-        (lose_parts, 5.0, "have changed"),
+        (lose("inventories"), 5.0, "have changed"),
+        (lose("certificates"), 5.0, "was revoked"),
+        (lose("tenants"), 5.0, "is not the network of tenant red"),
         (change_network, 5.0, "is not the network of tenant red"),
     ],
 )

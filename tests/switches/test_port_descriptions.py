@@ -33,7 +33,7 @@ def play(scenario: Callable[[Rig], Awaitable[Any]]) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(60):
             rig = await Rig(switch_apply_limit_s=60.0).open()
-            rig.tenancy.mark = MARK
+            rig.tenancy.name_ports(MARK)
             try:
                 return await scenario(rig)
             finally:

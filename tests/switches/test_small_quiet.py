@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from small_site import Asked, SmallSite, ok, play
 
-from provisioner.execution.tenancy.tenancy import Tenancy, is_idle
+from provisioner.execution.tenancy.tenancy import Tenancy, is_idle, plan_move
+from provisioner.model.location import Bond, Port
 from provisioner.model.outcome import Reason
 from provisioner.ports import Reply, Unreachable
 
@@ -134,3 +135,32 @@ def test_the_plan_is_there_for_those_who_ask_what_a_tenant_may_have() -> None:
         return Tenancy(site.effects, site.store, plan).plan is plan
 
     assert play(scenario)
+
+
+def test_no_look_outlives_the_close() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        looking = asyncio.create_task(site.tenancy.look(site.ports()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        began = {t.get_name() for t in asyncio.all_tasks()}
+        await site.tenancy.close()
+        left = {t.get_name() for t in asyncio.all_tasks()}
+        await asyncio.wait([looking])
+        looks = {"look at leaf-0", "look at leaf-1"}
+        return began & looks, left & looks, looking.cancelled(), site.lines()
+
+    began, left, cancelled, lines = play(scenario)
+
+    assert (len(began), left, cancelled, lines) == (2, set(), True, [])
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_bond_goes_along_where_the_daemon_makes_it_and_not_where_the_site_does(
+    made: bool,
+) -> None:
+    bond = Bond(name="bond1", members=("swp1",), made=made)
+    plain = Port(switch="leaf-0", interface="bond1", rail=-1, nic_slot="NIC_0")
+
+    assert plan_move(plain, "RED", "", None, None).bond is None
+    bonded = plan_move(plain.model_copy(update={"bond": bond}), "RED", "", None, None)
+    assert bonded.bond == (bond if made else None)

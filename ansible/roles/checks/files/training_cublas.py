@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import hashlib
-import json
 import os
 import socket
 import struct
@@ -28,6 +27,9 @@ import sys
 import time
 import zlib
 from ctypes import byref, c_char, c_char_p, c_float, c_int, c_size_t, c_void_p
+
+sys.dont_write_bytecode = True  # beside it stands what was installed, and nothing else
+from training_rank import place, say
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
@@ -76,25 +78,6 @@ SIGNATURES = {
     "cublasGetVersion_v2": [c_void_p, c_void_p],
     "ncclCommDestroy": [c_void_p],
 }
-
-
-def say(row: dict) -> None:
-    text = json.dumps(row, separators=(",", ":"), sort_keys=True)
-    line = f"TRAINING {text} {zlib.crc32(text.encode()):08x}\n"
-    sys.stdout.flush()
-    os.write(1, line.encode())
-
-
-def place() -> tuple[int, int, int]:
-    """Return (rank, ranks, rank on this host)."""
-    names = (
-        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    )
-    for one in names:
-        if all(name in os.environ for name in one):
-            return tuple(int(os.environ[name]) for name in one)
-    return 0, 1, 0
 
 
 def _load(name: str) -> ctypes.CDLL:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import os
 import platform
 import socket
@@ -30,30 +29,14 @@ import sys
 import time
 import zlib
 
+sys.dont_write_bytecode = True  # beside it stands what was installed, and nothing else
+from training_rank import place, say
+
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic cuBLAS
 
 VERSION = 1  # of the workload: other arithmetic has another number
 SEED = 20_24
 LEARNING_RATE = 2.0**-3
-
-
-def say(row: dict) -> None:
-    text = json.dumps(row, separators=(",", ":"), sort_keys=True)
-    line = f"TRAINING {text} {zlib.crc32(text.encode()):08x}\n"
-    sys.stdout.flush()
-    os.write(1, line.encode())
-
-
-def place() -> tuple[int, int, int]:
-    """Return (rank, ranks, rank on this host)."""
-    names = (
-        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    )
-    for one in names:
-        if all(name in os.environ for name in one):
-            return tuple(int(os.environ[name]) for name in one)
-    return 0, 1, 0
 
 
 try:

@@ -143,7 +143,7 @@ def test_a_bare_daemon_imports_no_integration_beyond_its_registration_and_its_ro
     assert (tickets, sinks, pdus) == (None, [], {})
     packages = {"provisioner.integrations", *(f"provisioner.integrations.{n}" for n in OURS)}
     # a route is declared with its records and its handler, which read what was kept
-    routed = {"optics", "racks", "webhooks"}
+    routed = {"optics", "racks", "scim", "webhooks"}
     acting = {
         f"provisioner.integrations.{n}" for n in ("webhooks.webhook_posts", "racks.rack_update")
     }

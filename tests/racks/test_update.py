@@ -43,7 +43,6 @@ def test_a_whole_rack_is_written_in_order_and_each_version_is_proved(tmp_path: P
     assert len(cycles) == 2
     assert min(cycles) > max(e.at for e in rig.rack.find("switch reboot"))
     assert min(e.at for e in rig.rack.log if e.unit.startswith("p")) > max(cycles)
-    assert max(rig.wires.most.values()) <= 2  # requests at one time, of one BMC or NVOS
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rack_rig import Rig
+from test_domains import Two
 from typer.testing import CliRunner
 
 from provisioner.cli.options.checked_options import PASSWORD
@@ -69,11 +70,19 @@ class Parts:
 class Daemon:
     """A racks' folder, the store of a daemon, and its loop; each `turn` may be a new process."""
 
-    def __init__(self, folder: Path, targets: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        targets: Mapping[str, Mapping[str, str]],
+        rig: type[Rig] = Rig,
+        domains: int = 1,
+    ) -> None:
         self.folder = folder
         self.campaign = folder / "campaigns" / "winter"
         self.campaign.mkdir(parents=True)
-        self.rig = Rig(self.campaign, targets=targets, trays=2, switches=1, shelves=1)
+        counts = {"trays": 2, "switches": domains, "shelves": domains}
+        self.racks = [f"r0{n + 1}" for n in range(domains)]
+        self.rig = rig(self.campaign, targets=targets, **counts)
         plan = self.rig.plan().model_dump(mode="json")
         (folder / "racks.yaml").write_text(json.dumps(plan))
         asked = self.rig.campaign().model_dump(mode="json")
@@ -87,7 +96,8 @@ class Daemon:
         )
 
     def approve(self, *options: str) -> str:
-        words = ["approve", str(self.folder), "winter", "r01", "--who", "amy", "--why", "a CVE"]
+        words = ["approve", str(self.folder), "winter", *self.racks]
+        words += ["--who", "amy", "--why", "a CVE"]
         more = ["--user", "admin", "--nvos-user", "admin", "--yes", *options]
         told = CliRunner().invoke(app, [*words, *more])
         assert told.exit_code == 0, told.output
@@ -334,6 +344,52 @@ def test_a_halt_begins_nothing_new_and_a_withdrawal_gives_the_nodes_back(tmp_pat
         assert await site.active() == []
 
     asyncio.run(scenario())
+
+
+def make_two(folder: Path) -> Daemon:
+    """Two domains of a rack each, and a node in each of them."""
+    site = Daemon(folder, FLASH, Two, 2)
+    for unit in (site.rig.tray("t1"), site.rig.switch("s1")):
+        unit.chassis = "1820002"
+    site.approve()
+    asyncio.run(site.add())
+    asyncio.run(site.add(number=1))
+    return site
+
+
+def test_a_domain_that_is_held_from_the_begin_is_not_called_proved(tmp_path: Path) -> None:
+    site = make_two(tmp_path)
+    site.rig.tray("t1").slot = 17
+    state = asyncio.run(site.turn())
+    assert (state.state, state.left) == (RackCampaignState.HELD, 0)
+    assert any("t1: it is not proved to be where the plan has it" in one for one in state.says)
+    assert site.rig.shelf("p0").flash["Primary"] == "3.2.4"
+    assert site.rig.shelf("p1").flash["Primary"] == "3.2.3"
+    assert asyncio.run(site.active()) == []  # nothing was sent to the one that is held
+
+
+def test_a_half_updated_domain_that_the_plan_holds_now_keeps_its_nodes(tmp_path: Path) -> None:
+    site = make_two(tmp_path)
+
+    def look() -> None:
+        if site.rig.rack.find("push"):
+            site.say("halt")
+
+    site.each_round(look)
+    assert asyncio.run(site.turn()).state is RackCampaignState.HALTED
+    (begun,) = {event.unit for event in site.rig.rack.find("push")}
+    number = int(begun[1])
+    kept = json.loads((site.campaign / "approved.json").read_text()) | {"halted": ""}
+    (site.campaign / "approved.json").write_text(json.dumps(kept))
+    plan = json.loads((tmp_path / "racks.yaml").read_text())
+    new = {"name": "p9", "kind": "power-shelf", "u": 9, "bmc": "https://10.0.3.9", "supplies": 2}
+    plan["racks"][number]["units"].append(new)
+    (tmp_path / "racks.yaml").write_text(json.dumps(plan))
+    site.rig.pause = Rig.pause.__get__(site.rig)  # type: ignore[method-assign]
+    state = asyncio.run(site.turn())
+    assert (state.state, state.left) == (RackCampaignState.HELD, 0)
+    assert state.says[0].startswith("p9: nothing is said of it")
+    assert [one.node for one in asyncio.run(site.active())] == [f"n{number}"]
 
 
 class Enough(Exception):

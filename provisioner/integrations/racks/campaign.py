@@ -187,6 +187,13 @@ def _join_by_rack(domains: Mapping[str, _Units]) -> dict[str, _Units]:
     return joined
 
 
+def list_units(plan: RackPlan, job: str, kind: Kind | None = None) -> Sequence[str]:
+    """Return the units of a job's domains, also of one that is held and has no acts."""
+    names = {job, *job.split("+")}
+    units = [(rack, unit) for rack in plan.racks for unit in rack.units]
+    return [u.name for r, u in units if _job_of(r, u) in names and kind in (None, u.kind)]
+
+
 def _hosts_of(units: _Units) -> Iterator[str]:
     return (unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY)
 

@@ -115,7 +115,7 @@ def update(
     for domain, key in outcome.held.items():
         typer.echo(f"{domain} is held at {key}: {strip_controls(hands.why.get(key, ''))}", err=True)
     typer.echo(f"{outcome.done} acts done, {outcome.waiting} left")
-    raise typer.Exit(0 if outcome.finished else 1)
+    raise typer.Exit(0 if outcome.finished and not begun.held else 1)
 
 
 async def read_tenants(

@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.integrations.racks.campaign import (
+    ActKind,
     Campaign,
     CampaignFile,
     UnitState,
+    list_units,
     plan_campaign,
 )
+from provisioner.integrations.racks.campaign_run import Step
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading, judge_rack
@@ -164,6 +167,24 @@ def _name_versions(
         missed = package is None or list(find_missed(package, running))
         named[component] = OTHER if missed else target
     return named
+
+
+def find_left(campaign: Campaign, plan: RackPlan, log: UpdateLog) -> Sequence[str]:
+    """Return the trays of each held domain of which an earlier turn left an update unproved."""
+    last = dict(log.steps())
+    left: list[str] = []
+    for domain in campaign.held:
+        names = {domain, *domain.split("+"), *list_units(plan, domain)}
+        own = {key: step for key, step in last.items() if key.rpartition("/")[0] in names}
+        idle = {
+            key
+            for key, step in own.items()
+            if key.endswith(f"/{ActKind.DRAIN}") and step != Step.DONE
+        }
+        proved = own.get(f"{domain}/{ActKind.PROVE}") == Step.DONE
+        if own.keys() - idle and not proved:
+            left += list_units(plan, domain, Kind.COMPUTE_TRAY)
+    return left
 
 
 def find_reasons(campaign: Campaign) -> Sequence[str]:

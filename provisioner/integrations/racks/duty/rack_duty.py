@@ -42,6 +42,7 @@ from provisioner.integrations.racks.update_commands import FACTORY, OURS
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_start import (
     check_packages,
+    find_left,
     find_reasons,
     limit_plan,
     prepare,
@@ -178,15 +179,18 @@ class RackDuty:
             begun = await prepare(update, journal)
             told.hosts = {job.domain: job.hosts for job in begun.jobs}
             told.nodes = {unit: node.id for unit, (node, _) in nodes.items()}
+            told.held = find_reasons(begun)
+            told.left = find_left(begun, plan, journal)
             if not begun.jobs:
                 if begun.held:
-                    told.write(RackCampaignState.HELD, find_reasons(begun))
+                    told.write(RackCampaignState.HELD, told.held)
                     return
                 says = ("every version runs already", *await self._certify(update, campaign))
                 told.write(RackCampaignState.DONE, says)
                 return
             outcome, hands = await carry_out(update, journal, begun)
-        uncertain = await self._certify(update, campaign) if outcome.finished else ()
+        proved = outcome.finished and not begun.held
+        uncertain = await self._certify(update, campaign) if proved else ()
         await told.end(outcome, hands.why, uncertain)
 
     async def _certify(self, update: Update, campaign: Path) -> Sequence[str]:
@@ -328,6 +332,8 @@ class _Told:
         self._out: frozenset[str] = frozenset()
         self.hosts: Mapping[str, Sequence[str]] = {}  # trays, by domain
         self.nodes: Mapping[str, str] = {}  # those that are nodes of the daemon
+        self.held: Sequence[str] = ()  # why domains have no acts in this turn
+        self.left: Sequence[str] = ()  # trays of those that an earlier turn began
 
     def is_halted(self) -> bool:
         """Return whether a person wants nothing new to be begun; the file is read each round."""
@@ -341,9 +347,7 @@ class _Told:
         self, outcome: Outcome, domains: Collection[str], why: Mapping[str, str]
     ) -> None:
         if self._out - set(domains):  # a domain is proved: its trays are the daemon's again
-            hosts = {host for domain in domains for host in self.hosts[domain]}
-            kept = {self.nodes[host] for host in hosts if host in self.nodes}
-            await self._duty.free(self._campaign.name, kept)
+            await self._free_but(domains)
         self._out = frozenset(domains)
         says = [f"{key}: {why.get(key, 'begins')}" for key in outcome.running]
         says += [f"{domain} is held at {key}" for domain, key in outcome.held.items()]
@@ -353,7 +357,7 @@ class _Told:
         self, outcome: Outcome, why: Mapping[str, str], uncertain: Sequence[str] = ()
     ) -> None:
         """Write how it ended. What is held once it was begun keeps its nodes until withdrawn."""
-        if outcome.finished:
+        if outcome.finished and not self.held:
             await self._duty.free(self._campaign.name, ())
             says = ("every version of every unit is proved", *uncertain)
             self.write(RackCampaignState.DONE, says, outcome)
@@ -362,13 +366,23 @@ class _Told:
         approval = read_approval(self._campaign)
         if approval.withdrawn:
             await self.withdraw(approval, held, outcome)
+        elif outcome.finished:
+            await self._free_but(())
+            self.write(RackCampaignState.HELD, self.held, outcome)
         elif outcome.held:
             if all(key.endswith(f"/{ActKind.DRAIN}") for key in outcome.held.values()):
-                await self._duty.free(self._campaign.name, ())  # nothing was sent to it
+                await self._free_but(())  # nothing was sent to it
+            held += self.held
             self.write(RackCampaignState.HELD, held, outcome, tuple(outcome.held))
         else:
             halted = approval.halted or "it goes on with the next turn"
             self.write(RackCampaignState.HALTED, (halted,), outcome)
+
+    async def _free_but(self, domains: Collection[str]) -> None:
+        """Free all nodes, but those of domains that are out, in this turn or since an earlier."""
+        hosts = {host for domain in domains for host in self.hosts[domain]} | set(self.left)
+        kept = {self.nodes[host] for host in hosts if host in self.nodes}
+        await self._duty.free(self._campaign.name, kept)
 
     async def withdraw(
         self, approval: Approval, says: Sequence[str] = (), outcome: Outcome | None = None

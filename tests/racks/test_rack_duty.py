@@ -346,13 +346,16 @@ def test_a_halt_begins_nothing_new_and_a_withdrawal_gives_the_nodes_back(tmp_pat
     asyncio.run(scenario())
 
 
-def make_two(folder: Path) -> Daemon:
-    """Two domains of a rack each, and a node in each of them."""
+def make_two(folder: Path, *options: str, at_once: int = 1, tenant: str = "") -> Daemon:
+    """Two domains of a rack each, and a node in each of them; `tenant`: of the first one."""
     site = Daemon(folder, FLASH, Two, 2)
+    asked = json.loads((site.campaign / "campaign.yaml").read_text())
+    asked["limits"]["at_once"] = at_once
+    (site.campaign / "campaign.yaml").write_text(json.dumps(asked))
     for unit in (site.rig.tray("t1"), site.rig.switch("s1")):
         unit.chassis = "1820002"
-    site.approve()
-    asyncio.run(site.add())
+    site.approve(*options)
+    asyncio.run(site.add(tenant, State.RELEASED if tenant else State.CERTIFIED))
     asyncio.run(site.add(number=1))
     return site
 
@@ -390,6 +393,21 @@ def test_a_half_updated_domain_that_the_plan_holds_now_keeps_its_nodes(tmp_path:
     assert (state.state, state.left) == (RackCampaignState.HELD, 0)
     assert state.says[0].startswith("p9: nothing is said of it")
     assert [one.node for one in asyncio.run(site.active())] == [f"n{number}"]
+
+
+def test_a_drain_that_ends_as_held_frees_no_other_domain_that_is_half_done(tmp_path: Path) -> None:
+    site = make_two(tmp_path, "--grace-h", "1", at_once=2, tenant="acme")
+
+    def look() -> None:
+        if site.rig.rack.find("push"):
+            site.say("halt")
+
+    site.each_round(look)
+    state = asyncio.run(site.turn())
+    assert (state.state, state.domains) == (RackCampaignState.HELD, ("d01", "d02"))
+    assert "acme uses t0: reclaim its nodes first" in state.says[0]
+    assert {event.unit for event in site.rig.rack.find("push")} == {"p1"}
+    assert [one.node for one in asyncio.run(site.active())] == ["n1"]
 
 
 class Enough(Exception):

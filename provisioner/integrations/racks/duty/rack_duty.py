@@ -363,6 +363,8 @@ class _Told:
             self.write(RackCampaignState.DONE, says, outcome)
             return
         held = [f"{d} is held at {key}: {why.get(key, '')}" for d, key in outcome.held.items()]
+        drained = {d for d, key in outcome.held.items() if key.endswith(f"/{ActKind.DRAIN}")}
+        out = self._out - drained  # nothing was sent to a domain that is held at its drain
         approval = read_approval(self._campaign)
         if approval.withdrawn:
             await self.withdraw(approval, held, outcome)
@@ -370,13 +372,12 @@ class _Told:
             await self._free_but(())
             self.write(RackCampaignState.HELD, self.held, outcome)
         elif outcome.held:
-            if all(key.endswith(f"/{ActKind.DRAIN}") for key in outcome.held.values()):
-                await self._free_but(())  # nothing was sent to it
+            await self._free_but(out)
             held += self.held
-            self.write(RackCampaignState.HELD, held, outcome, tuple(outcome.held))
+            self.write(RackCampaignState.HELD, held, outcome, sorted(out | set(outcome.held)))
         else:
             halted = approval.halted or "it goes on with the next turn"
-            self.write(RackCampaignState.HALTED, (halted,), outcome)
+            self.write(RackCampaignState.HALTED, (halted,), outcome, sorted(out))
 
     async def _free_but(self, domains: Collection[str]) -> None:
         """Free all nodes, but those of domains that are out, in this turn or since an earlier."""

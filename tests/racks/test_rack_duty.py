@@ -266,6 +266,37 @@ def test_a_node_at_which_the_daemon_works_is_waited_for(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_node_is_held_only_by_an_operation_of_the_campaign_and_while_no_tenant_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    parts: Any = site.parts
+    duty = RackDuty(parts, switches=site.rig.wires, environ=LOGINS)
+
+    async def ask() -> str | None:
+        plan, asked = site.rig.plan(), site.rig.campaign()
+        return (await duty._ask(plan, asked, "winter", ["t0"], hold=True))["t0"]
+
+    async def scenario() -> None:
+        await site.add()
+        with monkeypatch.context() as patch:  # another operation ends while ours is opened
+            patch.setattr(type(site.store.operations), "open", _open_none)
+            assert await ask() == "an operation that has just ended"
+        assert await ask() == await ask() == ""
+        node = await site.store.nodes.get("n0")
+        assert node is not None
+        served = node.model_copy(update={"state": State.RELEASED, "tenant": "acme"})
+        await site.store.nodes.save(served)
+        assert await duty._hold("n0", "winter") == "acme"
+        assert [one.want for one in await site.active()] == [WANT]
+
+    asyncio.run(scenario())
+
+
+async def _open_none(*_: object) -> None:
+    return None
+
+
 def test_the_reconciler_leaves_what_holds_a_node_alone(tmp_path: Path) -> None:
     """At its start a daemon drives every active operation again, but not the racks' own."""
     site = Daemon(tmp_path, FLASH)

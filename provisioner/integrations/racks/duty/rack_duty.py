@@ -273,12 +273,15 @@ class RackDuty:
         if opened is None:
             active = [o for o in await operations.list_active() if o.node == node]
             others = [o for o in active if o.want != _want(name)]
-            return f"operation {others[0].id} ({others[0].want})" if others else ""
+            if others:
+                return f"operation {others[0].id} ({others[0].want})"
+            if not active:  # it is asked again in the next round
+                return "an operation that has just ended"
         found = await self.parts.store.nodes.get(node)
-        if found is not None and (tenant := _find_tenant(found)):  # released in between
+        tenant = "somebody" if found is None else _find_tenant(found)  # released in between
+        if tenant and opened is not None:
             await self._end(opened, OperationStatus.DONE, "a tenant has it")
-            return tenant
-        return ""
+        return tenant
 
     async def free(self, name: str, kept: Collection[str], why: str = "") -> None:
         """End the operations on nodes, but on `kept`; with `why`, parked for a person."""

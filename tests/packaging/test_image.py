@@ -102,7 +102,7 @@ def serve_image(
     release = place / "release"
     build_release(release, EPOCH)
     with tarfile.open(build_image(release, EPOCH)) as archive:
-        archive.extractall(place / "layout", filter="data")
+        archive.extractall(place / "layout")  # `filter` came with Python 3.11.4
     (version,) = json.loads((place / "layout" / "index.json").read_text())["manifests"]
     name = version["annotations"]["org.opencontainers.image.ref.name"]
     subprocess.run(

@@ -139,7 +139,6 @@ def test_recorded_trees_show_their_door(name: str, member: str, tmp_path: Path) 
                 if one.name.endswith("redfish/v1/index.json")
                 or any(f"redfish/v1/{part}/" in one.name for part in parts)
             ],
-            filter="data",
         )
     folder = next(p.parent for p in tmp_path.rglob("redfish") if p.is_dir())
     tree = tree_of(folder)

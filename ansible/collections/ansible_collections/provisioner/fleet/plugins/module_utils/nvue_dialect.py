@@ -23,6 +23,8 @@ SWITCHES = (
     ("qos", "roce", "enable"),
     ("evpn", "enable"),
     ("evpn", "multihoming", "enable"),
+    ("interface", "*", "evpn", "multihoming", "segment", "enable"),
+    ("interface", "*", "bond", "mlag", "enable"),
     ("nve", "vxlan", "mac-learning"),
     ("nve", "vxlan", "arp-nd-suppress"),
     ("vrf", "*", "router", "bgp", "enable"),

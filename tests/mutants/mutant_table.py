@@ -102,6 +102,7 @@ TABLE = (
             "tests/switches/test_leaf_waiters.py",
             "tests/switches/test_leaf_descriptions.py",
             "tests/switches/test_switch_systems.py",
+            "tests/fabric/test_bonds_made.py",
             "tests/tenants/test_security_groups.py",
             "tests/simulation/test_switch_turns.py",
             "tests/sim/test_reaching_bmcs.py",

@@ -72,6 +72,25 @@ def test_a_bmc_that_cannot_be_reached_is_named(node: Node, bmc: str, reason: Rea
     assert (refused.reason, refused.subject) == (reason, f"{node.id}/{bmc}")
 
 
+def test_a_bmc_is_asked_by_the_pin_of_its_row_and_by_a_new_one_once_that_changed() -> None:
+    pins = []
+
+    class Pinned(Bmc):
+        async def request(self, address: BmcAddress, call: Call) -> Reply:
+            pins.append(address.pin)
+            return await super().request(address, call)
+
+    async def main() -> None:
+        reach = reach_of(Pinned())
+        for pin in ("a" * 64, "b" * 64):
+            row = NODE.model_copy(update={"bmcs": (HOST.model_copy(update={"pin": pin}),)})
+            assert not isinstance(await reach.redfish(row, "host"), Blocker)
+            assert {*pins} == {pin}
+            pins.clear()
+
+    asyncio.run(main())
+
+
 def test_a_login_that_is_being_changed_is_held_by_one_and_used_by_nobody() -> None:
     reach = reach_of(Bmc())
 

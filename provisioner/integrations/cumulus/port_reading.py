@@ -106,7 +106,10 @@ async def _read_filtered(line: NvueLine, tree: str) -> dict[str, tuple[str, bool
 
 async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> dict[str, Place]:
     if len(interfaces) <= ONE_BY_ONE:
-        answers = {i: await line.find(nvue_calls.interface_path(i, tree)) for i in interfaces}
+        answers = {}
+        for i in interfaces:
+            ask = line.find if MADE.fullmatch(i) else line.get
+            answers[i] = await ask(nvue_calls.interface_path(i, tree))
     else:
         listed = await line.get(nvue_calls.interfaces_path(tree))
         answers = listed if isinstance(listed, dict) else {}

@@ -7,7 +7,6 @@ where` or presses the tab key would wait each time. So this list has its own sho
 from __future__ import annotations
 
 import csv
-import gc
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,32 +73,16 @@ class Loading(MutableMapping[str, Any]):
 def load(name: str) -> Any:
     """Return the command in typer's form. Raises KeyError."""
     where = COMMANDS[name]
-    with _uncollected():
-        if where.module == ROUTES:
-            surface = import_module("provisioner.cli.client.surface")
-            return surface.load(name, where.about, open_offline)
-        if where.module == INTEGRATION:
-            found = _load_foreign(name)
-            if found is None:
-                problem = "its integration is not installed"
-                raise InputError("provisioner", name, problem, "Install gpu-provisioner again.")
-            return found
-        return _wrap(
-            name, getattr(import_module(f"provisioner.cli.{where.module}"), where.function)
-        )
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Let the collector of garbage rest: while modules are loaded it finds none, and takes a tenth
-    of the time of a start."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+    if where.module == ROUTES:
+        surface = import_module("provisioner.cli.client.surface")
+        return surface.load(name, where.about, open_offline)
+    if where.module == INTEGRATION:
+        found = _load_foreign(name)
+        if found is None:
+            problem = "its integration is not installed"
+            raise InputError("provisioner", name, problem, "Install gpu-provisioner again.")
+        return found
+    return _wrap(name, getattr(import_module(f"provisioner.cli.{where.module}"), where.function))
 
 
 def open_offline(place: Place, matrices: Sequence[Path]) -> Connection:

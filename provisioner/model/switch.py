@@ -78,10 +78,13 @@ class Place(NamedTuple):
 
 
 class BondsRead(NamedTuple):
-    """Whether a switch lacks a part of bonds that are made, and why they cannot be made there."""
+    """Whether a switch lacks a part of bonds that are made, why they cannot be made there, and of
+    these reasons those that say that a member is elsewhere.
+    """
 
     lacking: bool = False
     obstacles: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
 
 
 class Heard(NamedTuple):

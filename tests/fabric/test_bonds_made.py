@@ -14,10 +14,14 @@ from release_rig import NODE, Bench, bad, play, trees
 from test_bonds import LAST, LEAVES, MAC, RAILS, SEGMENT
 
 from provisioner.integrations.cumulus.bonds import compare_bonds, encode_bonds
+from provisioner.integrations.cumulus.cumulus_switch import CumulusSwitch
 from provisioner.integrations.sim.switches.nvue_schema import find_violation, take_over
 from provisioner.integrations.sonic.sonic_switch import SonicSwitch
 from provisioner.model.location import Bond
+from provisioner.model.outcome import Reason
 from provisioner.model.recovery import GateCheck, RowVerdict
+from provisioner.model.switch import BondsRead
+from provisioner.ports import SwitchRefused
 
 VNI = 10101
 NEW, OLD = "5.15.0.0020", "5.11.0.0026"
@@ -147,6 +151,7 @@ def bridge_member(tree: Tree, member: str) -> None:
 
 
 def take_member(tree: Tree, member: str) -> None:
+    tree["interface"].get("bond1", {}).get("bond", {}).get("member", {}).pop(member, None)
     tree["interface"]["bond9"] = {"type": "bond", "bond": {"member": {member: {}}}}
 
 
@@ -202,7 +207,57 @@ def test_nothing_is_taken_from_anybody_to_make_a_bond(
     assert is_left
 
 
-@pytest.mark.parametrize(("act", "words"), [TAKEN[3], TAKEN[4], TAKEN[7]])
+def be_a_link(tree: Tree, member: str) -> None:
+    peers = {member: {"type": "unnumbered"}}
+    tree["vrf"]["default"] = {"router": {"bgp": {"neighbor": peers}}}
+
+
+ASTRAY = [*TAKEN[:4], *TAKEN[5:7], (be_a_link, "is a link of BGP in VRF default")]
+
+
+@pytest.mark.parametrize(("act", "words"), ASTRAY)
+def test_a_host_that_a_hand_took_from_behind_its_port_is_not_fenced_with_it(
+    act: Callable[[Tree, str], None], words: str
+) -> None:
+    async def scenario(bench: Bench) -> Any:
+        plan_bonds(bench)
+        await bench.releases.reclaim(bench.node())
+        first = await bench.release()
+        change(bench, act)
+        return first, await bench.releases.reclaim(bench.node()), bench.vrfs()
+
+    first, fenced, vrfs = play(scenario, RAILS, **OPEN)
+
+    assert (bad(first), set(vrfs)) == ((), {"MAINT"}), fenced.blockers
+    assert any(words in b.detail and b.subject == LAST for b in fenced.blockers), fenced.blockers
+
+
+@pytest.mark.parametrize("failing", ["bonds", "images"])
+def test_what_cannot_be_read_of_a_bond_keeps_no_port_from_its_fence(
+    failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(bench: Bench) -> Any:
+        plan_bonds(bench)
+        await bench.releases.reclaim(bench.node())
+        first = await bench.release()
+
+        async def fail(*_: object) -> Any:
+            raise SwitchRefused(Reason.MALFORMED, "no readable answer")
+
+        monkeypatch.setattr(CumulusSwitch, f"read_{failing}", fail)
+        fenced = await bench.releases.reclaim(bench.node())
+        monkeypatch.undo()
+        return first, fenced, bench.vrfs(), await bench.releases.reclaim(bench.node())
+
+    first, fenced, vrfs, again = play(scenario, RAILS, **OPEN)
+
+    assert (bad(first), set(vrfs)) == ((), {"MAINT"})
+    assert all("no readable answer" in b.detail for b in fenced.blockers)
+    assert fenced.blockers
+    assert again.blockers == ()
+
+
+@pytest.mark.parametrize(("act", "words"), [TAKEN[4], TAKEN[7]])
 def test_a_hand_at_a_bond_that_was_made_keeps_it_out_of_a_tenant_and_in_no_fences_way(
     act: Callable[[Tree, str], None], words: str
 ) -> None:
@@ -250,7 +305,7 @@ def test_a_bond_is_written_in_the_words_of_each_release(version: str, mlag: int)
             assert written["identifier"] == identifier
         applied = take_over(version, {"evpn": {"multihoming": {"enable": "on"}}})
         merged = {**tree, **applied, "mlag": {"peer-ip": "linklocal"}}
-        assert compare_bonds({"vlan5": bond}, merged, version) == (False, ())
+        assert compare_bonds({"vlan5": bond}, merged, version) == BondsRead()
         assert compare_bonds({"vlan5": bond}, applied, version).lacking
 
 

@@ -34,7 +34,7 @@ async function one(name, signal) {
   const found = [...rack.findings, ...rack.items.flatMap((unit) => unit.findings)];
   const rows = rack.items.map((unit) => [String(unit.u), unit.name, unit.kind.replaceAll("-", " "), unit.slot === null ? "—" : `${unit.slot}/${unit.tray_index}`, unit.power ?? "unknown", chip(water_of(unit), "fact"),
     unit.water_says ? made("span", {}, unit.water_says, unit.latched ? " (held as wet until a person clears it)" : "") : "—", unit.water_at ? at(unit.water_at) : "never", chip(membership_of(unit), "outcome"), unit.serial ?? "unknown"]);
-  const campaigns = rack.campaigns.map((one) => [one.name, chip(one.state, "outcome"), one.domains.join(", ") || "—", number(one.done), number(one.left), one.says.join("; ") || "—", `${one.approved_by}: ${one.because}`, at(one.at)]);
+  const campaigns = rack.campaigns.map((wave) => [wave.name, chip(wave.state, "outcome"), wave.domains.join(", ") || "—", number(wave.done), number(wave.left), wave.says.join("; ") || "—", `${wave.approved_by}: ${wave.because}`, at(wave.at)]);
   return { title: rack.name, heading: [rack.name, " ", proof(rack.proved)], body: made("div", { class: "stack" },
     section("Elevation", facts([["Chassis", rack.chassis_serial], ["NVLink domain", rack.domain || "unknown"], ["Proved to be the planned one", rack.proved === null ? "unknown" : rack.proved ? "yes" : "no"], ["Last look", rack.looked_at ? at(rack.looked_at) : "never"], ["The building's sensors", rack.building ?? "not asked"]]),
       rack.unread.map((words) => made("p", { class: "bad" }, words)), made("div", { class: "scroll", role: "region", "aria-label": `Elevation of ${rack.name}`, tabindex: "0" }, elevation(rack)), legend()),

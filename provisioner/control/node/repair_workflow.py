@@ -106,8 +106,6 @@ class RepairWorkflow:
             pass  # a person changed the case: it is looked at again
         return ()
 
-    # --- evidence
-
     async def _collect(self, case: Case, node: Node) -> None:
         """Collect evidence before any reset; after a remedy the same look measures it."""
         now = self._clock.now()
@@ -163,8 +161,6 @@ class RepairWorkflow:
         if self._alerts is None:
             return ()
         return [a for a in await self._alerts.list(node.id) if a.active]
-
-    # --- the next remedy
 
     async def _choose(self, case: Case, node: Node) -> None:
         now = self._clock.now()
@@ -249,8 +245,6 @@ class RepairWorkflow:
         people = People(rung=None, suspect=host, attempt=0, work=work)
         await self._ask_people(case, people, self._clock.now())
 
-    # --- carrying it out
-
     async def _carry_out(self, hold: Hold, case: Case, node: Node) -> Sequence[Blocker]:
         tried = case.trying
         assert tried is not None
@@ -299,8 +293,6 @@ class RepairWorkflow:
             if problems:
                 return problems[0]
         return ""
-
-    # --- back into the journey
 
     async def _send_back(self, hold: Hold, node: Node, why: str) -> None:
         """Send the node back to its pins and its checks; one that was never identified begins

@@ -144,8 +144,6 @@ class Ticketing:
         if self._system is not None:
             await self._tell(case, node, kept.ticket, self._system)
 
-    # --- the archive
-
     async def _bundle(self, case: Case) -> Case:
         now = self._clock.now()
         content = await self._bundler.make_archive(case, now)
@@ -154,8 +152,6 @@ class Ticketing:
         case = case.model_copy(update={"evidence": evidence})
         event = CaseBundled(about=case.node, case=case.id, sha256=digest, bytes=len(content))
         return await self._save(case, {"bundle": digest}, event)
-
-    # --- the LED
 
     async def _led(self, case: Case, node: Node, wait: _Wait, *, on: bool) -> Case:
         ticket = case.ticket
@@ -188,8 +184,6 @@ class Ticketing:
     @staticmethod
     def _gave_up(problem: str) -> bool:
         return problem.startswith(GIVEN_UP)
-
-    # --- the ticket
 
     async def _tell(self, case: Case, node: Node, wait: _Wait, system: TicketSystem) -> None:
         ticket = case.ticket

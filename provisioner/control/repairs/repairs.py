@@ -171,8 +171,6 @@ class Repairs:
         if case is not None and node is not None:
             await self.stand_ins.provide(case, node)
 
-    # --- opening
-
     async def _report(
         self,
         node: Node,
@@ -222,8 +220,6 @@ class Repairs:
             worst = opening[0]
             reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
             await self._report(node, Origin.EVENT, reason, worst.source)
-
-    # --- going on
 
     async def _advance(self, case: Case, node: Node, standing: Sequence[Alert]) -> None:
         match node.state:
@@ -353,8 +349,6 @@ class Repairs:
             unblock=f"Put the right part in; then `provisioner case returned {case.id}`.",
         )
         await self._move(node, State.QUARANTINED, problem, blockers=(blocker,))
-
-    # --- the end
 
     async def _well(self, case: Case, node: Node) -> None:
         now = self._clock.now()

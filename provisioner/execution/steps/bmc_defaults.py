@@ -267,8 +267,6 @@ class BmcDefaults:
         if self.name == HOST and sent is not None:
             self.stay.since = max(self.stay.since, sent.settled_at)
 
-    # --- the request
-
     async def _send(self, rows: Sequence[LedgerEntry]) -> LedgerEntry | ErasureRecord | Blocker:
         earlier = find_open(rows, self._reset)
         if earlier is None:
@@ -332,8 +330,6 @@ class BmcDefaults:
             destroys=Destruction.BMC_DEFAULTS,
         )
         return Work(act=act, finish=finish)
-
-    # --- the way back
 
     async def _come_back(self, sent: LedgerEntry) -> ErasureRecord | Blocker:
         kind = str(sent.before["kind"])
@@ -457,8 +453,6 @@ class BmcDefaults:
         await record_outcome(self.stay.hold, self._proof, visit, status, text)
         self._require_boot(await self._rows())
         return record
-
-    # --- facts
 
     def _identity(self) -> bmc_defaults.Identity:
         """What the BMC is known by when it comes back."""

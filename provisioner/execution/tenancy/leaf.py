@@ -321,11 +321,12 @@ class Leaf:
                 if changed:
                     revision, sent = await self._apply_described(switch)
                     await self._until(
-                        partial(self._in_place, switch, sent),
+                        partial(self._in_place, switch, [_fence_bare(m) for m in sent]),
                         Reason.ISOLATION,
                         "applied, but the ports are not where they should be",
                     )
                 await self._persist(switch, changed=changed)
+                await self._prove_bonds(switch, moves)
             except SwitchRefused as refusal:
                 return LeafOutcome(revision, (self._source.describe(refusal),))
             except PortError as error:
@@ -339,17 +340,10 @@ class Leaf:
     async def _in_place(self, switch: Switch, moves: Sequence[Move]) -> bool:
         """Return whether the moves are in force; `_persist` saves them after it.
 
-        A port that is denied may be in any VRF: its destination is not this move's concern. Into
-        maintenance a port goes without the bond that cannot be made, if it is there.
+        A port that is denied may be in any VRF: its destination is not this move's concern.
         """
         placed = await switch.read_places([m.interface for m in moves], saved=False)
-        bonds = {m.interface: m.bond for m in moves if m.bond is not None}
-        read = await switch.read_bonds(bonds) if bonds else BondsRead()
-        if read.obstacles:
-            outside = any(m.bond and m.vrf != MAINTENANCE_VRF for m in moves)
-            if outside or any(p.vrf == ABSENT for i in bonds for p in placed[i]):
-                raise SwitchRefused(Reason.SWITCH_REFUSED, "; ".join(read.obstacles))
-            moves = [replace(m, bond=None) for m in moves]
+        moves, lacking = await self._settle_bonds(switch, moves, placed)
         self._change = PortChange(
             tuple(moves),
             denied=frozenset(i for i, places in placed.items() if any(p.denied for p in places)),
@@ -357,9 +351,42 @@ class Leaf:
             guards={i: frozenset().union(*(p.guards for p in s)) for i, s in placed.items()},
         )
         rules_hold = await self._rules_hold(switch, moves) and await _guards_hold(switch, moves)
-        bonds_hold = bool(read.obstacles) or not read.lacking
         there = all(_is_there(m, placed[m.interface]) for m in moves)
-        return rules_hold and bonds_hold and there
+        return rules_hold and not lacking and there
+
+    async def _settle_bonds(
+        self, switch: Switch, moves: Sequence[Move], placed: Places
+    ) -> tuple[Sequence[Move], bool]:
+        """Return the moves with the bonds that can be made, and whether one of these is lacking.
+
+        A bond keeps no port from its fence: there, what cannot be read or made of it is left, and
+        refused once the fence stands if its ports may be elsewhere (`_prove_bonds`).
+        """
+        bonds = {m.interface: m.bond for m in moves if m.bond is not None}
+        if not bonds:
+            return moves, False
+        fence = all(m.vrf == MAINTENANCE_VRF for m in moves)
+        try:
+            read = await switch.read_bonds(bonds)
+        except PortError as error:
+            if not fence:
+                raise
+            read = BondsRead(obstacles=(str(error),))
+        if not read.obstacles:
+            return moves, read.lacking
+        absent = {i for i in bonds if all(p.vrf == ABSENT for p in placed[i])}
+        left = [replace(m, bond=None) for m in moves if m.interface not in absent]
+        if not fence or not left:
+            raise SwitchRefused(Reason.SWITCH_REFUSED, "; ".join(read.obstacles))
+        return left, False
+
+    async def _prove_bonds(self, switch: Switch, moves: Sequence[Move]) -> None:
+        """Refuse a fence whose host is not behind the port that was moved, or not known to be."""
+        bonds = {m.interface: m.bond for m in moves if m.bond and m.vrf == MAINTENANCE_VRF}
+        read = await switch.read_bonds(bonds) if bonds else BondsRead()
+        if read.lacking or read.astray:
+            why = "; ".join(read.astray or read.obstacles) or "the leaf has not made its bond"
+            raise SwitchRefused(Reason.ISOLATION, why)
 
     async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:
         """Return whether the filter between hosts, where a move sets it, has its rules."""
@@ -456,8 +483,13 @@ async def _keep_descriptions(switch: Switch, moves: Sequence[Move]) -> list[Move
     ]
 
 
+def _fence_bare(move: Move) -> Move:
+    """Return a move into maintenance without its bond, whatever became of that one."""
+    return replace(move, bond=None) if move.vrf == MAINTENANCE_VRF else move
+
+
 def _strip(move: Move) -> Move:
-    return replace(move, description="", bond=None if move.vrf == MAINTENANCE_VRF else move.bond)
+    return replace(_fence_bare(move), description="")
 
 
 def _is_there(move: Move, seen: Collection[Place]) -> bool:

@@ -90,8 +90,6 @@ class TenantSpaces:
     def name(self, tenant: Tenant) -> str:
         return self._system.name_space(tenant.name)
 
-    # --- nodes
-
     async def admit(self, node: Node) -> tuple[Blocker, ...]:
         """Let a node into its tenant's space, and prove that no other space serves it."""
         tenants = await self._list_tenants()
@@ -289,8 +287,6 @@ class TenantSpaces:
             ),
         )
 
-    # --- spaces: an `Isolation` of the keeper of tenants
-
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
         """Return the acts that the spaces of these tenants need."""
         chosen = [t for t in tenants if _has_space(t) and (not only or t.name in only)]
@@ -421,8 +417,6 @@ class TenantSpaces:
         await self._store.tenants.save(
             made, new=False, nodes=(), request="storage", now=self._clock.now()
         )
-
-    # --- readings and acts
 
     async def _list_tenants(self) -> Sequence[Tenant]:
         return await self._store.tenants.list()

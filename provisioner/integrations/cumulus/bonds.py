@@ -112,8 +112,9 @@ def compare_bonds(bonds: Mapping[str, Bond], applied: Any, version: str) -> Bond
     Nothing is taken from anybody: a port, a VLAN or a name that serves something else is named.
     """
     lacking = bool(find_missing_tree(encode_bonds(bonds, version), applied))
-    found = [why for i, bond in bonds.items() for why in _find_obstacles(i, bond, applied)]
-    return BondsRead(lacking, tuple(found))
+    astray = tuple(why for i, bond in bonds.items() for why in _find_astray(i, bond, applied))
+    found = (why for i, bond in bonds.items() for why in _find_obstacles(i, bond, applied))
+    return BondsRead(lacking, (*astray, *found), astray)
 
 
 def _encode(interface: str, bond: Bond, switch_on: Mapping[str, str]) -> dict[str, Any]:
@@ -146,16 +147,13 @@ def _number_vlan(interface: str, bond: Bond) -> int:
     return 0 if interface == bond.name or number is None else number
 
 
-def _find_obstacles(interface: str, bond: Bond, applied: Any) -> Iterator[str]:
+def _find_astray(interface: str, bond: Bond, applied: Any) -> Iterator[str]:
+    """Say where the bond's ports are, if they are not behind its interface."""
     ports = find_object(applied, "interface")
     held = find_object(ports, bond.name)
     vlan = _number_vlan(interface, bond)
-    if bond.name.startswith(_TAKEN):
-        yield f"{bond.name}: NVUE takes no bond of this name; name it bond1"
     if held and held.get("type", "bond") != "bond":
         yield f"{bond.name} is no bond on the leaf; name it otherwise"
-    for member in sorted(set(find_object(held, "bond", "member")) - set(bond.members)):
-        yield f"{bond.name} has the member {member} too; take it out, or put it on the list"
     carried = find_object(held, "bridge", "domain")
     if held and vlan and carried and bond.name not in _list_bridged(ports, vlan):
         yield f"{bond.name} is in another VLAN than {vlan}; free it on the leaf"
@@ -169,6 +167,20 @@ def _find_obstacles(interface: str, bond: Bond, applied: Any) -> Iterator[str]:
         own += find_object(entry, "bridge", "domain")
         if name in bond.members and own:
             yield f"{name} has a network of its own ({own[0]}); take it off"
+    for name in sorted(vrfs := find_object(applied, "vrf")):
+        peers = find_object(vrfs, name, "router", "bgp", "neighbor")
+        for member in sorted(set(peers) & set(bond.members)):
+            yield f"{member} is a link of BGP in VRF {name}; take it off"
+
+
+def _find_obstacles(interface: str, bond: Bond, applied: Any) -> Iterator[str]:
+    ports = find_object(applied, "interface")
+    held = find_object(ports, bond.name)
+    vlan = _number_vlan(interface, bond)
+    if bond.name.startswith(_TAKEN):
+        yield f"{bond.name}: NVUE takes no bond of this name; name it bond1"
+    for member in sorted(set(find_object(held, "bond", "member")) - set(bond.members)):
+        yield f"{bond.name} has the member {member} too; take it out, or put it on the list"
     sharing = set(_list_bridged(ports, vlan)) if vlan else set()
     for name in sorted(sharing - {bond.name} - ({PEER_LINK} if bond.mlag else set())):
         yield f"{name} is in VLAN {vlan} too; take it out"

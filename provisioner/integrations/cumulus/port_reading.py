@@ -24,8 +24,6 @@ from provisioner.ports.switch import SwitchRefused
 ONE_BY_ONE = 2  # ports; more of them are read with the whole collection
 INTERFACES_MAX = 8192  # of one leaf: ports, breakouts and devices that are built on them
 PHYSICAL = re.compile(r"swp[0-9]+(s[0-9]+)?")  # a port of the front panel, or a lane of one
-# of a bond that is made: before that it does not exist, and nothing goes through it
-MADE = re.compile(r"vlan[0-9]+|bond[0-9A-Za-z_.-]*")
 TREES = ("applied", "startup", "operational")
 
 
@@ -108,7 +106,8 @@ async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> di
     if len(interfaces) <= ONE_BY_ONE:
         answers = {}
         for i in interfaces:
-            ask = line.find if MADE.fullmatch(i) else line.get
+            # of a bond that is made: before that it does not exist, and nothing goes through it
+            ask = line.get if PHYSICAL.fullmatch(i) else line.find
             answers[i] = await ask(nvue_calls.interface_path(i, tree))
     else:
         listed = await line.get(nvue_calls.interfaces_path(tree))
@@ -116,7 +115,8 @@ async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> di
     places = {}
     for interface in interfaces:
         vrf = nvue_calls.read_vrf(answers.get(interface))
-        if answers and answers.get(interface) is None and MADE.fullmatch(interface):
+        absent = answers and answers.get(interface) is None
+        if absent and not PHYSICAL.fullmatch(interface):
             places[interface] = Place(ABSENT, denied=False, apart=False)
             continue
         if vrf is None:

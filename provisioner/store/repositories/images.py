@@ -17,16 +17,12 @@ from provisioner.store.rows import journal
 from provisioner.store.rows.records import parse, parse_each
 from provisioner.store.schema.schema import campaign_policies, stored_images
 
-# ------------------------------------------------------------------------------
-# Rows of records that people keep under names: each has a generation, each change its event.
-
-
 Named = TypeVar("Named", NamedPolicy, StoredImage)
 
 
 class NamedRecords(Generic[Named]):
-    """The records of one table. A damaged row is missing in a list, and hides no other one; asked
-    for by its name it raises DamagedRow.
+    """Named records of one table. A damaged one is missing in a list and hides no other; asked for
+    by its name it raises DamagedRow.
     """
 
     def __init__(
@@ -93,10 +89,6 @@ class NamedRecords(Generic[Named]):
         stored = self._read(connection, name)
         if (0 if stored is None else stored.generation) != expected:
             raise StaleWrite(f"{self._noun} {name}")
-
-
-# ------------------------------------------------------------------------------
-# Rows of the policies that people keep under names.
 
 
 class SqlPolicyRepository(NamedRecords[NamedPolicy]):

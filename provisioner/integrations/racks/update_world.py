@@ -23,6 +23,7 @@ from provisioner.integrations.racks.update_trays import list_versions
 from provisioner.integrations.racks.water import UnitWater
 from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
 from provisioner.integrations.racks.water_file import WaterStore
+from provisioner.model.inventory import Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, PortError, SwitchAddress, SwitchTransport
 from provisioner.quirks import Quirk
@@ -133,9 +134,13 @@ class Update:
         client = await self.client(unit.name)
         try:
             leaks = await client.read_leak_detectors()
-            return UnitReading(unit.kind, power=(await client.power()).value, leaks=leaks)
         except PortError as error:
             return UnitReading(None, unread=f"{error.reason}: {error}")
+        try:
+            power = (await client.power()).value
+        except PortError:
+            power = Power.UNKNOWN.value  # what is wet counts, and is forced off
+        return UnitReading(unit.kind, power=power, leaks=leaks)
 
     async def read_running(self, unit: PlannedUnit) -> dict[str, str] | None:
         """Return version by id as a unit shows it now; None: it was not read."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from rack_rig import TARGETS, make
 
-from provisioner.integrations.racks.update_world import keep_dry
+from provisioner.integrations.racks.update_log import NOTED, Line, open_log
+from provisioner.integrations.racks.update_world import keep_dry, wait_all
 from provisioner.integrations.racks.water_file import wait_for_water
 from provisioner.ports import Call, Unreachable
 
@@ -43,3 +45,30 @@ def test_a_leak_counts_and_is_forced_off_where_the_power_state_cannot_be_read(
         assert tray.power == "Off"
 
     asyncio.run(scenario())
+
+
+def test_a_failed_act_leaves_no_other_one_running_behind_a_closed_journal(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    line = Line("a", NOTED, "late", 1.0)
+
+    async def fail() -> None:
+        raise ValueError("first")
+
+    async def note() -> None:
+        await asyncio.sleep(0.01)
+        log.write(line)
+        raise KeyError("second")
+
+    async def scenario() -> None:
+        await wait_all([fail(), note()])
+
+    with pytest.raises(ValueError, match="first"), open_log(file) as log:
+        asyncio.run(scenario())
+    assert log.of("a").noted("late")
+    written = file.read_bytes()
+    with (
+        (tmp_path / "other").open("wb"),
+        pytest.raises(OSError, match="descriptor"),
+    ):  # it has the same number
+        log.write(line)
+    assert (file.read_bytes(), (tmp_path / "other").read_bytes()) == (written, b"")

@@ -65,7 +65,7 @@ from provisioner.integrations.racks.update_trays import (
     find_detail,
     read_tray,
 )
-from provisioner.integrations.racks.update_world import Admit, Update, keep_dry
+from provisioner.integrations.racks.update_world import Admit, Update, keep_dry, wait_all
 from provisioner.integrations.racks.water import WaterState
 from provisioner.integrations.racks.water_commands import Racked
 from provisioner.integrations.racks.water_file import BUILDING, wait_for_water
@@ -115,7 +115,7 @@ class Hands:
                 judged = racked.judge(known).items()
                 self._water |= {name: state for name, (state, _) in judged}
             acts = [self.acts[key] for key in keys]
-            results = await asyncio.gather(*(self._advance(act) for act in acts))
+            results = await wait_all(self._advance(act) for act in acts)
         self._seen = dict(zip(keys, results, strict=True))
 
     def _units(self, act: Act, kind: Kind | None = None) -> _Units:

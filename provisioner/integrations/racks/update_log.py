@@ -44,6 +44,10 @@ class UpdateLog:
     def __init__(self, lines: Sequence[Line], descriptor: int) -> None:
         self._acts: dict[str, list[Line]] = {}
         self._descriptor = descriptor
+        self.take(lines)
+
+    def take(self, lines: Sequence[Line]) -> None:
+        """Count lines that are in the file already."""
         for line in lines:
             self._acts.setdefault(line.key, []).append(line)
 
@@ -54,6 +58,11 @@ class UpdateLog:
             raise OSError(errno.ENOSPC, "a line of the journal was cut")
         os.fsync(self._descriptor)
         self._acts.setdefault(line.key, []).append(line)
+
+    def close(self) -> None:
+        """Close the file, whose number may soon be another's: nothing is written any more."""
+        held, self._descriptor = self._descriptor, -1
+        os.close(held)
 
     def of(self, key: str) -> ActLog:
         return ActLog(self._acts.get(key, ()))
@@ -134,6 +143,7 @@ def open_log(file: Path) -> Iterator[UpdateLog]:
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
         raise InputError("--journal", str(file), problem, "Name a file in your folder.") from None
+    log = UpdateLog((), held)
     try:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,9 +151,10 @@ def open_log(file: Path) -> Iterator[UpdateLog]:
             problem = "another update holds it"
             raise InputError("--journal", str(file), problem, "Wait for its end.") from None
         sync_directory(file.parent)  # else its name may be gone after a crash, and all sent again
-        yield UpdateLog(_read(file, held), held)
+        log.take(_read(file, held))
+        yield log
     finally:
-        os.close(held)
+        log.close()
 
 
 def _read(file: Path, held: int) -> Sequence[Line]:

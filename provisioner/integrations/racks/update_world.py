@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
@@ -31,6 +31,7 @@ from provisioner.quirks import Quirk
 POLL_S = 30.0  # shorter than any outage that has to be seen: a BMC is away for 100 s at least
 ROUNDS_MAX = 20_000  # some days; a rack takes hours
 
+Ended = TypeVar("Ended")
 Told = Callable[[Outcome, Collection[str], Mapping[str, str]], Awaitable[None]]
 Admit = Callable[[], Awaitable[Blocker | None]]  # what a push and a reset ask before they are sent
 
@@ -155,6 +156,15 @@ class Update:
             return list_versions(await client.read_firmware(unit.name, unit.name)) or None
         except PortError:
             return None
+
+
+async def wait_all(asked: Iterable[Awaitable[Ended]]) -> list[Ended]:
+    """Wait until each has ended, and only then raise the first failure: none goes on alone."""
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one
+    return cast(list[Ended], ended)
 
 
 async def keep_dry(update: Update, racked: Racked) -> Mapping[str, UnitWater]:

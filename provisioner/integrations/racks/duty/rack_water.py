@@ -15,7 +15,7 @@ from pathlib import Path
 from provisioner.integrations.racks.duty.rack_duty import RackDuty
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, read_plan
-from provisioner.integrations.racks.update_world import Update, keep_dry
+from provisioner.integrations.racks.update_world import Update, keep_dry, wait_all
 from provisioner.integrations.racks.water_file import wait_for_water
 from provisioner.model.input_error import InputError
 from provisioner.runtime import permit
@@ -60,7 +60,7 @@ class RackWater:
                 async with slots:
                     await keep_dry(update, update.open_rack(rack, store))
 
-            await asyncio.gather(*(one(rack) for rack in racks))
+            await wait_all(one(rack) for rack in racks)
 
     def _find_missing(self, rack: PlannedRack, update: Update) -> list[str]:
         placed = (unit for unit in rack.units if unit.kind is not Kind.POWER_SHELF)

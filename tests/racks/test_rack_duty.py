@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rack_rig import Rig
+from sqlalchemy import text
 from test_domains import Two
 from typer.testing import CliRunner
 
@@ -289,6 +290,28 @@ def test_a_node_is_held_only_by_an_operation_of_the_campaign_and_while_no_tenant
         await site.store.nodes.save(served)
         assert await duty._hold("n0", "winter") == "acme"
         assert [one.want for one in await site.active()] == [WANT]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("body", "others"), [("replace(body, 'released', 'gone')", ""), ("'{not json'", None)]
+)
+def test_whose_host_a_node_with_a_damaged_row_is_nobody_can_tell(
+    tmp_path: Path, body: str, others: str | None
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    parts: Any = site.parts
+    duty = RackDuty(parts, switches=site.rig.wires, environ=LOGINS)
+
+    async def scenario() -> None:
+        await site.add("acme", State.RELEASED)
+        change = text(f"UPDATE nodes SET body = {body}")
+        await site.store.write(lambda c: c.execute(change))
+        asked = await duty._ask(
+            site.rig.plan(), site.rig.campaign(), "winter", ["t0", "t1"], hold=True
+        )
+        assert asked == {"t0": None, "t1": others}
 
     asyncio.run(scenario())
 

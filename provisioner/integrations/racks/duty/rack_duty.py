@@ -50,7 +50,7 @@ from provisioner.integrations.racks.update_start import (
 )
 from provisioner.integrations.racks.update_world import POLL_S, Update
 from provisioner.model.input_error import InputError
-from provisioner.model.node import BmcRef, Node, State
+from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.operation import OUTSIDE, Operation, OperationStatus
 from provisioner.ports import (
     BmcAddress,
@@ -252,11 +252,21 @@ class RackDuty:
         units = (unit for rack in plan.racks for unit in rack.units if unit.bmc)
         return {u.name: known[_where(u.bmc)] for u in units if _where(u.bmc) in known}
 
+    async def _find_aside(self, plan: RackPlan) -> Collection[str]:
+        """Return the units whose nodes are, or may be, set aside for a damaged row."""
+        nodes = await self.parts.store.nodes.list_set_aside()
+        known = {_where(ref.url) for node in nodes for ref in node.bmcs}
+        units = [u for r in plan.racks for u in r.units if u.bmc]
+        if any(node.kind is NodeKind.HOST and not node.bmcs for node in nodes):
+            return {u.name for u in units}  # its BMC is not readable, either: any may be its own
+        return {u.name for u in units if _where(u.bmc) in known}
+
     async def _ask(
         self, plan: RackPlan, asked: CampaignFile, name: str, units: Collection[str], *, hold: bool
     ) -> Mapping[str, str | None]:
         """Return who uses trays: by the store where the daemon has them, else by the campaign."""
         nodes = await self.find_nodes(plan)
+        aside = await self._find_aside(plan)  # after the others: what is damaged by now is here
         told: dict[str, str | None] = {}
         for unit in units:
             state = asked.units.get(unit)
@@ -264,6 +274,8 @@ class RackDuty:
             if unit in nodes:
                 node = nodes[unit][0]
                 told[unit] = _find_tenant(node) or (await self._hold(node.id, name) if hold else "")
+            elif unit in aside:
+                told[unit] = None  # nobody can tell
         return told
 
     async def _hold(self, node: str, name: str) -> str:

@@ -464,6 +464,36 @@ def test_a_drain_that_ends_as_held_frees_no_other_domain_that_is_half_done(tmp_p
     assert [one.node for one in asyncio.run(site.active())] == ["n1"]
 
 
+@pytest.mark.parametrize("how", ["held", "bug", "done"])
+def test_a_campaign_that_is_withdrawn_or_has_nothing_to_do_gives_the_nodes_back(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+
+    async def fail(*_: object) -> None:
+        raise AssertionError
+
+    async def scenario() -> None:
+        await site.add()
+        assert await site.store.operations.open("n0", WANT, 1_000.0) is not None
+        if how == "done":
+            site.rig.shelf("p0").flash = {"Primary": "3.2.4", "Backup": "3.2.4"}
+        else:
+            site.rig.tray("t1").slot = 17
+            if how == "bug":
+                monkeypatch.setattr(RackDuty, "_carry", fail)
+            assert (await site.turn()).state is RackCampaignState.HELD
+            assert [one.want for one in await site.active()] == [WANT]
+            site.say("withdraw")
+        state = (await site.turn()).state
+        over = RackCampaignState.DONE if how == "done" else RackCampaignState.WITHDRAWN
+        assert state is over
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
 class Enough(Exception):
     """Seen, and no more time is needed."""
 

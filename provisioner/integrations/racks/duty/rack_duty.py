@@ -139,6 +139,8 @@ class RackDuty:
         told = _Told(self, campaign, approval)
         try:
             await self._carry(folder, campaign, approval, told)
+            if approval.withdrawn and not told.is_over():  # it was held before it began
+                await told.withdraw(approval, told.held)
         except InputError as error:
             if approval.withdrawn:
                 await told.withdraw(approval)
@@ -149,7 +151,10 @@ class RackDuty:
         except Exception:  # our own bug: a person looks, and the daemon goes on with the rest
             log.exception("racks, %s: held", campaign.name)
             why = "the provisioner failed an assertion of its own; see its log, and report it"
-            told.write(RackCampaignState.HELD, (why,))
+            if approval.withdrawn:
+                await told.withdraw(approval, (why,))
+            else:
+                told.write(RackCampaignState.HELD, (why,))
 
     async def _carry(self, folder: Path, campaign: Path, approval: Approval, told: _Told) -> None:
         digest = digest_campaign(campaign)
@@ -186,6 +191,7 @@ class RackDuty:
                     told.write(RackCampaignState.HELD, told.held)
                     return
                 says = ("every version runs already", *await self._certify(update, campaign))
+                await self.free(campaign.name, ())
                 told.write(RackCampaignState.DONE, says)
                 return
             outcome, hands = await carry_out(update, journal, begun)
@@ -357,6 +363,10 @@ class _Told:
         except InputError:
             return True  # nobody can tell what was allowed
         return bool(approval.halted or approval.withdrawn)
+
+    def is_over(self) -> bool:
+        """Return whether it was written to be over."""
+        return self._last is not None and self._last.state in _OVER
 
     async def tell(
         self, outcome: Outcome, domains: Collection[str], why: Mapping[str, str]

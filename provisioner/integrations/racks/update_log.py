@@ -61,7 +61,8 @@ class UpdateLog:
 
     def close(self) -> None:
         """Close the file, whose number may soon be another's: nothing is written any more."""
-        held, self._descriptor = self._descriptor, -1
+        held = self._descriptor
+        self._descriptor = -1
         os.close(held)
 
     def of(self, key: str) -> ActLog:

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 from rack_rig import TARGETS, make
+from test_domains import Two
+from typer.testing import CliRunner
 
+from provisioner.integrations.racks import update_commands
+from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import NOTED, Line, open_log
 from provisioner.integrations.racks.update_world import keep_dry, wait_all
 from provisioner.integrations.racks.water_file import wait_for_water
@@ -72,3 +76,23 @@ def test_a_failed_act_leaves_no_other_one_running_behind_a_closed_journal(tmp_pa
     ):  # it has the same number
         log.write(line)
     assert (file.read_bytes(), (tmp_path / "other").read_bytes()) == (written, b"")
+
+
+@pytest.mark.parametrize(("slot", "code"), [(11, 0), (17, 1)])
+def test_the_command_fails_where_another_domain_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot: int, code: int
+) -> None:
+    rig = Two(tmp_path, targets={"power-shelf": {"pmc": "3.2.4"}}, trays=2, switches=2, shelves=2)
+    for unit in (rig.tray("t1"), rig.switch("s1")):
+        unit.chassis = "1820002"
+    rig.tray("t1").slot = slot
+    (tmp_path / "racks.yaml").write_text(rig.plan().model_dump_json())
+    (tmp_path / "campaign.yaml").write_text(rig.campaign().model_dump_json())
+    made = rig.update()
+    monkeypatch.setattr(update_commands, "build_update", lambda *_, **__: made)
+    words = ["update", str(tmp_path / "racks.yaml"), str(tmp_path / "campaign.yaml"), "r01", "r02"]
+    files = ["--water", str(tmp_path / "water.json"), "--journal", str(tmp_path / "journal")]
+    told = CliRunner().invoke(app, [*words, *files, "--yes"])
+    assert told.exit_code == code, told.output
+    assert "0 left" in told.output
+    assert ("held: t1: " in told.output) is bool(code)

@@ -15,6 +15,9 @@ const HARDWARE_MAX = 5000;
 const UPLOAD_MAX = 1.5e9; // bytes that a browser holds while it takes their digest
 const is_operator = (me) => me.roles.includes("operator");
 
+/** A bond as its leaf has it, and with which legs at other leaves it is one. */
+const bond_of = (bond) => (bond ? [`${bond.name}: ${bond.members.join(", ")}`, bond.segment && `segment ${bond.segment}`, bond.mlag && `MLAG ${bond.mlag}`, bond.made ? "made here" : "made by the site"].filter(Boolean).join("; ") : "—");
+
 /** The hardware list: what was declared, an entry as the server has it, and lists that are taken in. */
 export async function hardware({ parts, query, signal, me, again, go }) {
   if (parts[1]) return entry(parts[1], { signal, me, again });
@@ -92,7 +95,7 @@ async function entry(name, { signal, me, again }) {
   return { title: name, beside: made("div", { class: "buttons" }, change, take, link(["nodes", name], "Its page", { class: "button" }), made("button", { type: "button", on: { click: () => save(`${name}.json`, JSON.stringify(told, null, 2), "application/json") } }, "Download")),
     body: made("div", { class: "stack" },
       section("Place", made("p", {}, `${told.kind} in ${place_words(told.location)}, place ${told.location.index}, site ${told.location.site}`), made("p", {}, `Address ${told.address || "none"}; ${told.os ? `system ${told.os}; ` : ""}disk ${told.os_disk || "not named"}; release ${told.release || "none"}.`)),
-      section("Cables", told.ports.length ? table("Cables", [["Card"], ["Rail", "num"], ["Leaf"], ["Port"], ["Address"]], told.ports.map((p) => [p.nic_slot || "—", p.rail >= 0 ? String(p.rail) : "north–south", link(["nodes", p.switch], p.switch), p.interface, p.address || "—"])) : empty("No cable of it is declared.", "")),
+      section("Cables", told.ports.length ? table("Cables", [["Card"], ["Rail", "num"], ["Leaf"], ["Port"], ["Address"], ["Bond"]], told.ports.map((p) => [p.nic_slot || "—", p.rail >= 0 ? String(p.rail) : "north–south", link(["nodes", p.switch], p.switch), p.interface, p.address || "—", bond_of(p.bond)])) : empty("No cable of it is declared.", "")),
       section("BMCs", table("BMCs", [["Name"], ["Kind"], ["Address"], ["Serial", "num"], ["MAC", "num"], ["PCI", "num"]], told.bmcs.map((b) => [b.name, b.kind, b.url, b.serial || "—", b.base_mac || "—", b.pci || "—"]))),
       section("Feeds", outlets.length ? table("Feeds", [["Feed"]], outlets.map((o) => [Object.entries(o).map(([k, v]) => `${k} ${v}`).join(", ")])) : empty("No feed is declared.", "Without one the daemon cannot take its standby power away."))) };
 }

@@ -303,7 +303,10 @@ def test_a_daemon_with_nothing_to_tell_of_a_port_does_not_call_it_well(
     assert series.list_standing() == {}
 
 
-@pytest.mark.parametrize(("after", "well"), [("light", True), ("dark", False)])
+LATER = [("light", True), ("dark", False), ("light and dark", False)]
+
+
+@pytest.mark.parametrize(("after", "well"), LATER)
 def test_an_optic_that_was_repaired_is_well_and_one_that_went_dark_is_not(
     tmp_path: Path, after: str, well: bool
 ) -> None:
@@ -311,8 +314,9 @@ def test_an_optic_that_was_repaired_is_well_and_one_that_went_dark_is_not(
     fall(series, 0, 22)
     series.settle()
     assert list_alerts(series)
-    for number in range(22, 24):
-        feed(series, number, 0.8 if after == "light" else DARK_DBM)
+    for number in range(22, 26):
+        light = after == "light" or (after == "light and dark" and number < 24)
+        feed(series, number, 0.8 if light else DARK_DBM)
     series.close()
 
     assert list_alerts(series) == []

@@ -441,15 +441,16 @@ class OpticSeries:
     def list_standing(self) -> dict[str, dict[str, Signal | None]]:
         """Return node -> port -> that its optic announces its end; None: it does not.
 
-        A port without days to judge, or without light, is in it only after a repair was seen: what
-        another daemon said by its own days, or this one before the light was lost, stands.
+        A port without light is not in it, one without days to judge only after a repair was seen:
+        what another daemon said by its own days, or this one before the light was lost, stands.
         """
         found: dict[str, dict[str, Signal | None]] = {}
         for port, by_leaf in self._verdicts.items():
             known, by_both = self._joined.get(port, (by_leaf, by_leaf))
             verdict = by_both if _strip(known) == _strip(by_leaf) else by_leaf
             node = self._owner.get(port)
-            dumb = verdict.state in ("unknown", "dark") and verdict.repaired_on is None
+            unrepaired = verdict.repaired_on is None
+            dumb = verdict.state == "dark" or (verdict.state == "unknown" and unrepaired)
             if node is None or dumb:
                 continue
             known_ports = found.setdefault(node, {})

@@ -57,6 +57,11 @@ class Operation(Record):
     opened_at: float = 0.0
     note: str = ""
 
+    @property
+    def is_outside(self) -> bool:
+        """Return whether an integration's own loop drives it, and no reconciler may."""
+        return self.want.startswith(OUTSIDE)
+
 
 class ActionStatus(StrEnum):
     INTENDED = "intended"  # may or may not have been sent

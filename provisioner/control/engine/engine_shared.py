@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from provisioner.control.engine.engine import FirstFailure
-from provisioner.model.operation import OUTSIDE
 from provisioner.planning.lifecycle.admission import compute_share, has_too_many
 from provisioner.ports import StoreFailed
 from provisioner.store.sql_store import SqlStore
@@ -172,7 +171,7 @@ class SharedEngine:
         while True:
             living = await self._cluster.find_living()
             known = await self._store.operations.list_active()
-            active = frozenset(o.id for o in known if not o.want.startswith(OUTSIDE))
+            active = frozenset(o.id for o in known if not o.is_outside)
             missed = active - await self._queue.driven_by(living)
             for operation_id in sorted(missed & self._missed):
                 log.warning("operation %s had no driver", operation_id)

@@ -24,7 +24,7 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.model.events.node_events import NodeParked, NodeWaits
 from provisioner.model.node import Node
-from provisioner.model.operation import OUTSIDE, OperationStatus
+from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as CERTIFICATES
 from provisioner.planning.lifecycle.credential_rotation import WANT as ROTATION
@@ -99,7 +99,7 @@ class Reconciler:
         """Drive one operation until its node rests. Re-enterable from any point."""
         try:
             known = await self._store.operations.get(operation_id)
-            if known is not None and known.want.startswith(OUTSIDE):
+            if known is not None and known.is_outside:
                 return
             operation = await self._store.operations.take(operation_id)
         except Fenced:

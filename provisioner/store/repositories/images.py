@@ -34,11 +34,11 @@ class NamedRecords(Generic[Named]):
         self._noun = noun
 
     async def list(self) -> Sequence[Named]:
-        return await self._transactions.read(self._read_all)
+        return (await self.list_with_damaged())[0]
 
-    async def list_names(self) -> Sequence[str]:
-        """Return the names of all records, of damaged ones too."""
-        return await self._transactions.read(lambda c: c.scalars(select(self._table.c.name)).all())
+    async def list_with_damaged(self) -> tuple[Sequence[Named], frozenset[str]]:
+        """Return the records, and the names of damaged ones, as they are at one moment."""
+        return await self._transactions.read(self._read_all)
 
     async def get(self, name: str) -> Named | None:
         return await self._transactions.read(lambda c: self._read(c, name))
@@ -71,10 +71,11 @@ class NamedRecords(Generic[Named]):
 
         await self._transactions.write(write)
 
-    def _read_all(self, connection: Connection) -> tuple[Named, ...]:
+    def _read_all(self, connection: Connection) -> tuple[tuple[Named, ...], frozenset[str]]:
         rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
         each = ((row.name, "", row.body) for row in rows)
-        return parse_each(connection, self._model, self._table.name, each)
+        records = parse_each(connection, self._model, self._table.name, each)
+        return records, frozenset(r.name for r in rows) - {r.name for r in records}
 
     def _read(self, connection: Connection, name: str) -> Named | None:
         asked = select(self._table.c.body).where(self._table.c.name == name)

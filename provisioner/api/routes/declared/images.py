@@ -302,8 +302,8 @@ async def list_images(ask: Ask) -> Reply:
     _require_own_directory(ask)
     parts = ask.parts
     files = await asyncio.to_thread(uploads.list_files, parts.artifacts, IMAGE_NAME)
-    rows = {row.name: row for row in await parts.store.images.list()}
-    damaged = {*await parts.store.images.list_names()} - {*rows}
+    records, damaged = await parts.store.images.list_with_damaged()
+    rows = {row.name: row for row in records}
     present = {file.name: file for file in files}
     places = list_pinning_places(parts.matrix)
     nodes = await parts.store.nodes.list()

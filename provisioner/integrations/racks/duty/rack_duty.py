@@ -180,7 +180,7 @@ class RackDuty:
         update.grace_s = approval.grace_h * 3600
         update.tell = told.tell
         update.halted = told.is_halted
-        with open_log(campaign / "journal") as journal, permit.name_act(_touches_no_node):
+        with open_log(campaign / "journal") as journal, permit.name_act(touch_no_node):
             begun = await prepare(update, journal)
             told.hosts = {job.domain: job.hosts for job in begun.jobs}
             told.nodes = {unit: node.id for unit, (node, _) in nodes.items()}
@@ -463,6 +463,6 @@ def _want(name: str) -> str:
     return f"{OUTSIDE}rack campaign {name}"
 
 
-def _touches_no_node() -> str:
+def touch_no_node() -> str:
     """Judge an act on what is no node; those on nodes pass the gate of their own ports."""
     return ""

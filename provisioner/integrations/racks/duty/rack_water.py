@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.integrations.racks.duty.rack_duty import RackDuty
+from provisioner.integrations.racks.duty.rack_duty import RackDuty, touch_no_node
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, read_plan
 from provisioner.integrations.racks.update_world import Update, keep_dry, wait_all
@@ -47,7 +47,7 @@ class RackWater:
             plan = await asyncio.to_thread(read_plan, folder / "racks.yaml")
             update = await self.duty.open_world(folder, plan)
             racks = [rack for rack in plan.racks if not self._find_missing(rack, update)]
-            with permit.name_act(lambda: ""):
+            with permit.name_act(touch_no_node):
                 await self._look(update, racks)
         except (InputError, OSError) as error:
             log.error("racks: their water was not read: %s", error)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from provisioner.daemon.data import read_matrix
-from provisioner.planning.matrix.contradictions import find_contradictions
+from provisioner.integrations.matrix_tools.deciding.contradictions import find_contradictions
 
 ROOT = Path(__file__).parents[2]
 PROFILE = """\

@@ -408,7 +408,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "runtime.bounded_listener:should_end": "it takes a connection, and asks for its mark",
     "daemon.cluster:digests_of": _OURS,
     "execution.artifacts.artifacts:fill_slots": "it takes an image whose digest was checked",
-    "planning.matrix.contradictions:find_empty_condition": _READ,
+    "integrations.matrix_tools.deciding.contradictions:find_empty_condition": _READ,
     "planning.matrix.matrix_text:is_base": "reads by `located_yaml.load`, as `parse` of its module",
     "planning.matrix.matrix_text:parse_located": "attempted through `parse` of its module",
     "planning.path.refusals:name_sought": _OURS,

@@ -11,6 +11,7 @@ import json
 
 import pytest
 
+from provisioner.integrations.matrix_tools.deciding.review import review_matrix
 from provisioner.model.cohort import Evidence
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Activation, Component, Inventory
@@ -19,7 +20,6 @@ from provisioner.model.outcome import Reason
 from provisioner.model.plan import Plan
 from provisioner.planning.intake.inband_facts import COMMAND, is_pinned_somewhere, read_drives
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.matrix.review import review_matrix
 from provisioner.planning.path.conditions import judge_pin, select_target
 from provisioner.planning.path.planner import plan
 

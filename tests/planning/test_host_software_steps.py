@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from test_planner import edge, matrix, node
 
+from provisioner.integrations.matrix_tools.deciding.contradictions import find_contradictions
 from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Reason
-from provisioner.planning.matrix.contradictions import find_contradictions
 from provisioner.planning.path.planner import plan
 
 OLDER = "MLNX_OFED_LINUX-23.10-0.5.5.0"

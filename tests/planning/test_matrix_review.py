@@ -12,17 +12,14 @@ from provisioner.integrations.matrix_map.graph import (
     draw_svg,
     select_releases,
 )
+from provisioner.integrations.matrix_tools.deciding.review import Weight, review_matrix
+from provisioner.integrations.matrix_tools.deciding.unreachable import find_unreachable
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.matrix.review import Weight, judge_readiness, review_matrix
+from provisioner.planning.matrix.readiness import judge_readiness
 from provisioner.planning.matrix.standing import list_lines
-from provisioner.planning.path.distances import (
-    find_cycle,
-    find_reachable,
-    find_unreachable,
-    map_moves,
-)
+from provisioner.planning.path.distances import find_cycle, find_reachable, map_moves
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

@@ -8,21 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.matrix_text import parse, parse_located
-from provisioner.planning.matrix.review import (
+from provisioner.integrations.matrix_tools.deciding.release_standing import (
+    describe_release,
+    list_release_notices,
+)
+from provisioner.integrations.matrix_tools.deciding.review import (
     Weight,
     count_unknown,
     group_remarks,
     review_matrix,
 )
-from provisioner.planning.matrix.standing import (
-    describe_release,
-    find_notices,
-    list_lines,
-    list_release_notices,
-)
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.matrix.matrix_text import parse, parse_located
+from provisioner.planning.matrix.standing import find_notices, list_lines
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = (ROOT / "firmware_matrix.yaml").read_text()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.integrations.matrix_tools.deciding.review import Remark, Weight, review_matrix
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.matrix.review import Remark, Weight, review_matrix
 
 RIM = {"rim": "NV_GPU_VBIOS_1010_0200_882_9600A50001", "sha256": "a" * 64, "admitted": "2026-11-22"}
 GROUP = {"digests": {"3": ["6d9f8d6c"]}, "learned_from": "su0-n01, 2026-11-22"}

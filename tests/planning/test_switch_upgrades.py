@@ -7,18 +7,16 @@ from pathlib import Path
 import pytest
 
 from provisioner import components
+from provisioner.integrations.matrix_tools.deciding.cumulus_moves import (
+    find_forbidden_edges,
+    find_violation,
+)
+from provisioner.integrations.matrix_tools.deciding.review import Weight, review_matrix
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.matrix.review import Weight, review_matrix
-from provisioner.planning.path.hops import (
-    IMAGE,
-    ONIE,
-    PACKAGES,
-    find_forbidden_edges,
-    find_violation,
-)
+from provisioner.planning.path.hops import IMAGE, ONIE, PACKAGES
 from provisioner.planning.path.planner import plan
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"

@@ -7,9 +7,9 @@ from treacherous_base import BASE, GOOD, REFUSED
 from treacherous_edges import EDGES
 from treacherous_releases import RELEASES
 
+from provisioner.integrations.matrix_tools.deciding.review import Weight, review_matrix
 from provisioner.model.input_error import InputError
 from provisioner.planning.matrix.matrix_text import parse_located
-from provisioner.planning.matrix.review import Weight, review_matrix
 
 FILES = {**EDGES, **RELEASES}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.planning.matrix.review import Weight
+from provisioner.integrations.matrix_tools.deciding.review import Weight
 
 BASE = """\
 schema: 1

@@ -12,10 +12,10 @@ import pytest
 from provisioner.daemon.data import read_matrix
 from provisioner.integrations.demo.site import BASE, RELEASE, build_overlay
 from provisioner.integrations.demo.stay import PROFILE, require_attestation
+from provisioner.integrations.matrix_tools.deciding.reference_gaps import find_reference_gaps
 from provisioner.integrations.sim.redfish.redfish_integrity import list_measurements
 from provisioner.integrations.sim.site.site import Site
 from provisioner.model.matrix import AttestationRule
-from provisioner.planning.matrix.pinned_files import find_reference_gaps
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

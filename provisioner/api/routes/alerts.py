@@ -26,7 +26,7 @@ from provisioner.model.matrix import Pin, Release, Requirement
 from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.lifecycle.admission import Strain, find_strains, highest_level
 from provisioner.planning.matrix.diff import ProfileDiff, compare_releases
-from provisioner.planning.matrix.review import Readiness, judge_readiness
+from provisioner.planning.matrix.readiness import Readiness, judge_readiness
 from provisioner.planning.watch import alerts as rules
 
 # ------------------------------------------------------------------------------

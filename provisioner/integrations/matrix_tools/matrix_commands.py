@@ -22,27 +22,24 @@ from provisioner.cli.options.matrix_files import (
     read_matrix,
 )
 from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.matrix_tools.deciding.release_standing import (
+    describe_notice,
+    describe_release,
+    list_release_notices,
+)
+from provisioner.integrations.matrix_tools.deciding.review import (
+    Remark,
+    Weight,
+    count_unknown,
+    group_remarks,
+    review_matrix,
+)
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import UNKNOWN, Matrix, Pin
 from provisioner.planning.matrix.diff import ProfileDiff
 from provisioner.planning.matrix.diff import compare_releases as compare
-from provisioner.planning.matrix.review import (
-    Readiness,
-    Remark,
-    Use,
-    Weight,
-    count_unknown,
-    group_remarks,
-    judge_readiness,
-    review_matrix,
-)
-from provisioner.planning.matrix.standing import (
-    describe_notice,
-    describe_release,
-    list_lines,
-    list_pin_notices,
-    list_release_notices,
-)
+from provisioner.planning.matrix.readiness import Readiness, Use, judge_readiness
+from provisioner.planning.matrix.standing import list_lines, list_pin_notices
 from provisioner.runtime.integrations import find_verbs
 from provisioner.runtime.late_module import LateModule
 from provisioner.runtime.shipped import find_shipped

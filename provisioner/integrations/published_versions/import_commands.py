@@ -23,6 +23,12 @@ from provisioner.cli.options.matrix_files import (
     read_matrix_texts,
 )
 from provisioner.cli.options.tables import Table
+from provisioner.integrations.matrix_tools.deciding.review import (
+    Remark,
+    Weight,
+    group_remarks,
+    review_matrix,
+)
 from provisioner.integrations.published_versions.deciding.overlay_draft import (
     Draft,
     Place,
@@ -43,13 +49,7 @@ from provisioner.model.versions import is_same_version
 from provisioner.planning.machine_settings.pinned_sets import BIOS
 from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
 from provisioner.planning.matrix.matrix_text import parse_located
-from provisioner.planning.matrix.review import (
-    Remark,
-    Use,
-    Weight,
-    group_remarks,
-    review_matrix,
-)
+from provisioner.planning.matrix.readiness import Use
 from provisioner.planning.path.conditions import grammar_of
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.runtime.late_module import LateModule

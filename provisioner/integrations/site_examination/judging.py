@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from statistics import median
 
+from provisioner.integrations.matrix_tools.deciding.review import Weight, review_matrix
 from provisioner.model.alert import Subscription
 from provisioner.model.base import Record
 from provisioner.model.expected import Expected
@@ -18,7 +19,7 @@ from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.intake.pairing import Endpoint, Foreseen
-from provisioner.planning.matrix.review import Use, Weight, review_matrix
+from provisioner.planning.matrix.readiness import Use
 from provisioner.settings import Settings
 
 SKEW_BAD_S = 300.0  # beyond it, events of devices and of the daemon cannot be ordered by time

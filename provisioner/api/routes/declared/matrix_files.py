@@ -25,7 +25,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.diff import PinChange, find_lost_releases, list_pin_changes
 from provisioner.planning.matrix.matrix_text import FILES_MAX, parse
-from provisioner.planning.matrix.review import judge_readiness
+from provisioner.planning.matrix.readiness import judge_readiness
 
 TAG = "releases"
 LINES_MAX = 100

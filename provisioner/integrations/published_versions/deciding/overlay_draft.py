@@ -27,7 +27,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix, Pin, Profile, Release
 from provisioner.model.versions import is_same_version
 from provisioner.planning.matrix.located_yaml import Located
-from provisioner.planning.matrix.review import FILELESS
+from provisioner.planning.matrix.readiness import FILELESS
 from provisioner.planning.path.conditions import grammar_of, is_pinned, parse_terms, satisfies_term
 from provisioner.planning.path.distances import Ways, normalize_version
 

@@ -7,50 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from provisioner import components
-from provisioner.model.base import Record
-from provisioner.model.matrix import Matrix, Profile
-from provisioner.model.versions import parse_version
-from provisioner.planning.matrix.contradictions import (
+from provisioner.integrations.matrix_tools.deciding.contradictions import (
     Fault,
     find_contradictions,
     find_empty_condition,
 )
-from provisioner.planning.matrix.diff import ProfileDiff, compare_profile
-from provisioner.planning.matrix.located_yaml import Located, Path, format_path
-from provisioner.planning.matrix.pinned_files import find_reference_gaps
-from provisioner.planning.matrix.standing import (
+from provisioner.integrations.matrix_tools.deciding.cumulus_moves import find_forbidden_edges
+from provisioner.integrations.matrix_tools.deciding.reference_gaps import find_reference_gaps
+from provisioner.integrations.matrix_tools.deciding.release_standing import (
     describe_notice,
     find_missing_moves,
-    list_pin_notices,
 )
-from provisioner.planning.path.distances import (
-    Ways,
+from provisioner.integrations.matrix_tools.deciding.unreachable import (
     find_unreachable,
     list_ancestors,
-    list_pinned_kinds,
-    normalize_version,
 )
-from provisioner.planning.path.hops import find_forbidden_edges
+from provisioner.model.base import Record
+from provisioner.model.matrix import Matrix, Profile
+from provisioner.model.versions import parse_version
+from provisioner.planning.matrix.diff import ProfileDiff, compare_profile
+from provisioner.planning.matrix.located_yaml import Located, Path, format_path
+from provisioner.planning.matrix.readiness import EVERYTHING, FILELESS, Use, judge_readiness
+from provisioner.planning.matrix.standing import list_pin_notices
+from provisioner.planning.path.distances import Ways, list_pinned_kinds, normalize_version
 from provisioner.planning.path.refusals import name_sought
-
-
-class Use(NamedTuple):
-    """The part of a matrix that a site uses; empty: all of it."""
-
-    releases: frozenset[str] = frozenset()
-    profiles: frozenset[str] = frozenset()
-
-    def has(self, release: str, profile: str = "") -> bool:
-        """Return whether a release, or one of its profiles, is used."""
-        if self.releases and release not in self.releases:
-            return False
-        return not (profile and self.profiles) or profile in self.profiles
-
-
-EVERYTHING = Use()
 
 
 class Weight(StrEnum):
@@ -130,53 +112,6 @@ def count_unknown(matrix: Matrix, located: Located, use: Use | None = None) -> U
         by_kind=dict(sorted(by_kind.items())),
         by_release=by_release,
     )
-
-
-class Gap(NamedTuple):
-    """One obstacle to production, and the component kinds of a profile that have it."""
-
-    problem: str
-    remedy: str
-    kinds: tuple[str, ...]
-
-
-class Readiness(Record):
-    """Whether one profile of one release may be used in production, and the gaps if not."""
-
-    release: str
-    profile: str
-    unknown: tuple[str, ...]  # kinds without a published version
-    no_digest: tuple[str, ...]  # kinds whose file or SHA-256 is missing
-    no_evidence: tuple[str, ...]  # kinds whose pin names no source
-    published: tuple[str, ...] = ()  # kinds whose version a named source states
-
-    @property
-    def ready(self) -> bool:
-        return not self.list_gaps()
-
-    def list_gaps(self) -> tuple[Gap, ...]:
-        """Return all that is missing, each with its remedy; nothing where it is usable."""
-        gaps = (
-            Gap("no published version", "Close the pin in an overlay.", self.unknown),
-            Gap("no file name or no SHA-256", "Add `artifact` and `sha256`.", self.no_digest),
-            Gap("the pin names no source", "Add `evidence`.", self.no_evidence),
-        )
-        return tuple(gap for gap in gaps if gap.kinds)
-
-
-# methods that push or serve a file from the artifact store; the others install from a package
-# repository, set parameters, or come with another component
-FILE_METHODS = frozenset(
-    {
-        "redfish_push",
-        "bluefield_bfb",
-        "playbook_nic_firmware",
-        "playbook_drive_firmware",
-        "nvue_image",
-        "sonic_installer",
-    }
-)
-FILELESS = frozenset(n for n, k in components.ALL.items() if k.method not in FILE_METHODS)
 
 
 def review_matrix(
@@ -436,39 +371,6 @@ def _find_faults_of_text(located: Located | None) -> Iterator[Fault]:
             "Remove it, or write it into the overlay.",
             blocks=False,
         )
-
-
-def judge_readiness(
-    matrix: Matrix, *, fileless: frozenset[str] = FILELESS, use: Use = EVERYTHING
-) -> tuple[Readiness, ...]:
-    """Return for each release and profile that is used whether production mode accepts it."""
-    return tuple(
-        Readiness(
-            release=release_name,
-            profile=name,
-            unknown=tuple(k for k, p in profile.pins.items() if not p.known),
-            no_digest=_find_missing_files(matrix, profile, fileless),
-            no_evidence=tuple(k for k, p in profile.pins.items() if p.known and not p.evidence),
-            published=tuple(k for k, p in profile.pins.items() if p.known and p.evidence),
-        )
-        for release_name, release in matrix.releases.items()
-        for name, profile in release.profiles.items()
-        if use.has(release_name, name)
-    )
-
-
-def _find_missing_files(
-    matrix: Matrix, profile: Profile, fileless: frozenset[str]
-) -> tuple[str, ...]:
-    """Return the kinds that need a file, but have none in their pin or the edges to it."""
-    missing = []
-    for kind, pin in profile.pins.items():
-        if not pin.known or kind in fileless or (pin.artifact and pin.sha256):
-            continue
-        into = [e for e in matrix.edges.get(kind, ()) if e.to == pin.version]
-        if not into or not all(e.artifact and e.sha256 for e in into):
-            missing.append(kind)
-    return tuple(missing)
 
 
 def _find_dead_edges(matrix: Matrix, ways: Ways) -> list[Placed]:

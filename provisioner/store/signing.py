@@ -22,7 +22,7 @@ from provisioner.planning.certification.attestation import (
     write_envelope,
     write_statement,
 )
-from provisioner.planning.certification.evidence_log import identify_key, write_note
+from provisioner.planning.certification.evidence_log import write_note
 
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----[^-]{1,4096}-----END PUBLIC KEY-----")
 
@@ -97,20 +97,6 @@ def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
-
-
-def is_note_signed(
-    text: str, name: str, signature: bytes, public_keys: Mapping[str, bytes]
-) -> bool:
-    """Return whether one of the keys signed a note's text under a name: key id and signature."""
-    for public in public_keys.values():
-        if signature[:4] == identify_key(name, public):
-            try:
-                Ed25519PublicKey.from_public_bytes(public).verify(signature[4:], text.encode())
-            except (InvalidSignature, ValueError):
-                continue
-            return True
-    return False
 
 
 def envelope_of(certificate: Certificate) -> str:

@@ -8,10 +8,14 @@ from typing import Any
 from given_events import in_state
 from served import NOW, Served, run
 
+from provisioner.integrations.signed_files.bundle_reading import (
+    envelope_of,
+    list_bundle_objections,
+    unpack_bundle,
+)
 from provisioner.model.case import Case, Origin, Service, Spare, Stage, Ticket
 from provisioner.model.node import State
 from provisioner.model.times.instant import format_instant
-from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.ports import Secret
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
@@ -184,9 +188,9 @@ def test_an_archive_is_given_as_the_ticket_has_it_to_the_staff_only():
         assert (await served.ask("red", "GET", path))[0] == 403
         await with_vault(served)
         answer = await served.client.get(f"/v1{path}", headers=served.key("viewer"))
-        members = archive.unpack_bundle(await answer.read())
+        members = unpack_bundle(await answer.read())
         assert answer.content_type == "application/gzip"
-        assert archive.list_bundle_objections(members, archive.envelope_of(members).payload) == ()
+        assert list_bundle_objections(members, envelope_of(members).payload) == ()
 
         stored = await served.store.evidence.put_output(base64.b64encode(b"as sent").decode())
         changed = case.model_copy(update={"evidence": {"bundle": stored}})

@@ -11,10 +11,10 @@ import platform
 import sys
 import time
 
+from provisioner.integrations.places.gazetteer import Gazetteer
 from provisioner.model.location import NodePlace
 from provisioner.planning.places.address_plan import AddressPlan, Names, Widths, find_problems
 from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Gazetteer
 
 PLAN = AddressPlan(
     tiers=3,

@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from provisioner.cli import app
-from provisioner.planning.machine_settings.running_sets import learn_sets
+from provisioner.integrations.published_versions.deciding.learned_sets import learn_sets
 
 MATRIX = """\
 schema: 1

@@ -9,6 +9,11 @@ from console_jobs import job
 from console_site import Site
 from given_events import event_of
 
+from provisioner.integrations.signed_files.bundle_reading import (
+    envelope_of,
+    list_bundle_objections,
+    unpack_bundle,
+)
 from provisioner.model.case import (
     Case,
     Ending,
@@ -21,11 +26,6 @@ from provisioner.model.case import (
     Ticket,
 )
 from provisioner.model.node import State
-from provisioner.planning.repair.evidence_bundle import (
-    envelope_of,
-    list_bundle_objections,
-    unpack_bundle,
-)
 from provisioner.ports import Secret
 
 AREA = "Cases"

@@ -88,10 +88,10 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "checks.attestation.event_log:digest_entries": (
         "attempted through checks.attestation.boot_databases:read_boot_states"
     ),
-    "planning.certification.attested_state:collect_devices": (
+    "integrations.evidence_files.witnesses:collect_devices": (
         "it verifies what judges read, which are all attempted"
     ),
-    "planning.certification.attested_state:collect_witnessed": (
+    "integrations.evidence_files.witnesses:collect_witnessed": (
         "it verifies what judges read, which are all attempted"
     ),
     "checks.attested_firmware:read_rows": "a part of judges, which are all attempted",

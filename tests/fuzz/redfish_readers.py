@@ -62,7 +62,7 @@ REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str,
     (_SETTINGS, (), "parse_attributes parse_value", {}),
     (_SETTINGS, (), "parse_registry", {"source": "/redfish/v1/Registries/x"}),
     (
-        "planning.machine_settings.running_sets",
+        "integrations.published_versions.deciding.learned_sets",
         (InputError,),
         "learn_sets",
         {"source": "node.json"},

@@ -26,6 +26,8 @@ from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.integrations.cumulus import switch_state as cumulus_state
 from provisioner.integrations.outlets.outlet_tables import TABLES
 from provisioner.integrations.scim.resources import ScimError
+from provisioner.integrations.signed_files.bundle_reading import NotABundle
+from provisioner.integrations.signed_files.log_proofs import NotALog
 from provisioner.integrations.signed_files.witnessing import BadPolicy, parse_policy
 from provisioner.integrations.sonic.config_db import Configuration
 from provisioner.model.erasure import Disk, Method
@@ -34,9 +36,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.location import Bond
 from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
-from provisioner.planning.certification.evidence_log import NotALog
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.planning.watch.syslog_reader import NotASyslogStream
 from provisioner.ports import PortError, TooLarge
 
@@ -106,9 +106,9 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("integrations.lustre.nodemaps", (), "is_net is_nid is_path", {}),
     ("integrations.vast.mount_trials", (), "read_words", {}),
     ("api.changes", (Refused,), "decode_cursor", {}),
-    ("planning.certification.evidence_log", (NotALog,), "parse_bundle", {}),
+    ("integrations.signed_files.log_proofs", (NotALog,), "parse_bundle", {}),
     (
-        "planning.certification.evidence_log",
+        "integrations.signed_files.log_proofs",
         (NotALog,),
         "open_checkpoint",
         {"is_signed": lambda *_: True},
@@ -228,8 +228,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("planning.erasure.disk_answers", (), "strip_control_characters", {"size_max": 40}),
     ("planning.certification.escalation", (), "read_history", {"slots": NAMES}),
-    ("planning.repair.evidence_bundle", (NotABundle,), "unpack_bundle envelope_of", {}),
-    ("planning.repair.evidence_bundle", (), "list_bundle_objections", {"members": {}}),
+    ("integrations.signed_files.bundle_reading", (NotABundle,), "unpack_bundle envelope_of", {}),
+    ("integrations.signed_files.bundle_reading", (), "list_bundle_objections", {"members": {}}),
     (
         "planning.repair.evidence_bundle",
         (),
@@ -371,12 +371,16 @@ _READ = "it takes what was read, and bounded, before"
 _JUDGES = "a part of judges, which are all attempted"
 _OF_THE_LOG = (
     *("build_entry", "encode_entry", "fold_subtrees", "hash_leaf", "hash_pair", "identify_key"),
-    *("is_included", "has_grown", "write_note", "write_verifier_key"),
-    "write_checkpoint",
+    *("write_checkpoint", "write_note", "write_verifier_key"),
 )
 _OF_TOPOLOGY = ("build_targets", "group_units", "list_uncabled", "write_gnmic")
 TOPOLOGY_BESIDE = {f"integrations.topology.graph:{name}": _OURS for name in _OF_TOPOLOGY}
-EVIDENCE_LOG_BESIDE = {f"planning.certification.evidence_log:{n}": _OURS for n in _OF_THE_LOG}
+EVIDENCE_LOG_BESIDE = {
+    **{f"planning.certification.evidence_log:{n}": _OURS for n in _OF_THE_LOG},
+    "integrations.signed_files.log_proofs:has_grown": _OURS,
+    "integrations.signed_files.log_proofs:is_included": _OURS,
+    "integrations.signed_files.log_proofs:is_note_signed": "it verifies a signature over text",
+}
 NOT_ATTEMPTED: Mapping[str, str] = {
     **ATTESTATION_BESIDE,
     **RECORD_BESIDE,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from provisioner.integrations.places.gazetteer import Gazetteer, NoPlace
 from provisioner.model.input_error import InputError
 from provisioner.model.location import LEAF, NodePlace, RailEnd, SwitchPlace, TenantPlace, Uplink
 from provisioner.planning.places.address_plan import (
@@ -18,7 +19,7 @@ from provisioner.planning.places.address_plan import (
     parse,
 )
 from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Gazetteer, NoPlace, Ports
+from provisioner.planning.places.place_ports import Ports
 
 SHIPPED = AddressPlan()
 THREE_TIERS = AddressPlan(

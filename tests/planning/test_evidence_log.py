@@ -17,6 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymerkle import InmemoryTree
 
+from provisioner.integrations.signed_files.log_proofs import (
+    NotALog,
+    describe_proof,
+    has_grown,
+    is_included,
+    is_note_signed,
+    list_log_objections,
+    list_overlaps,
+    open_checkpoint,
+    parse_bundle,
+)
 from provisioner.planning.certification.evidence_log import (
     KINDS,
     Checkpoint,
@@ -24,30 +35,22 @@ from provisioner.planning.certification.evidence_log import (
     EntryKind,
     Growth,
     LogEntry,
-    NotALog,
     ProvenEntry,
     Range,
     blind,
     build_entry,
     cut_to_tenant,
-    describe_proof,
     encode_entry,
     fold_subtrees,
-    has_grown,
     hash_leaf,
     hash_pair,
-    is_included,
-    list_log_objections,
-    list_overlaps,
     list_subtrees,
-    open_checkpoint,
-    parse_bundle,
     plan_consistency,
     plan_inclusion,
     salt_of,
     write_checkpoint,
 )
-from provisioner.store.signing import Signer, is_note_signed
+from provisioner.store.signing import Signer
 
 LEAVES = (
     *("", "00", "10", "2021", "3031", "40414243", "5051525354555657"),

@@ -9,12 +9,12 @@ import pytest
 from test_expected_text import GOOD
 
 from provisioner.integrations.places.front_bonds import describe, parse, plan_node
+from provisioner.integrations.places.gazetteer import Gazetteer
 from provisioner.model.input_error import InputError
 from provisioner.model.location import NodePlace, find_host_end
 from provisioner.planning.intake.expected_text import parse as parse_list
 from provisioner.planning.places.address_plan import AddressPlan, Names
 from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Gazetteer
 
 PLAN = AddressPlan(units=3, nodes=4, front_leaves=2)
 MAC = "44:38:39:ff:00:aa"

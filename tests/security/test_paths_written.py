@@ -23,11 +23,12 @@ from served import run as with_api
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.integrations.playbooks import folder
+from provisioner.integrations.signed_files.bundle_reading import NotABundle, unpack_bundle
 from provisioner.model.agent import BundleFile as Packed
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix import matrix_text
-from provisioner.planning.repair import evidence_bundle
+from provisioner.planning.repair.evidence_bundle import evidence_file
 
 SECRET = b"root:$6$of-this-machine"
 NAMES = (
@@ -200,7 +201,7 @@ def test_a_file_of_a_bundle_is_one_folder_and_one_plain_name(name: str):
 @settings(max_examples=60)
 @given(st.one_of(any_name, any_name.map("check ".__add__), any_name.map("dump ".__add__)))
 def test_evidence_stays_in_its_folder_of_the_archive(name: str):
-    path = PurePosixPath(evidence_bundle.evidence_file(name, "text", "", ()).path)
+    path = PurePosixPath(evidence_file(name, "text", "", ()).path)
 
     assert path.parts[0] == "evidence"
     assert ".." not in path.parts
@@ -235,8 +236,8 @@ def test_a_strangers_archive_of_a_case_is_not_opened(change: Member):
         change(member)
         archive.addfile(member, io.BytesIO(b""))
 
-    with pytest.raises(evidence_bundle.NotABundle):
-        evidence_bundle.unpack_bundle(gzip.compress(plain.getvalue()))
+    with pytest.raises(NotABundle):
+        unpack_bundle(gzip.compress(plain.getvalue()))
 
 
 def test_an_old_runs_folder_is_removed_only_where_runs_are(tmp_path: Path):

@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from telling import CASE, telling
 
-from provisioner.planning.repair import evidence_bundle as archive
-from provisioner.planning.repair.evidence_bundle import NotABundle
+from provisioner.integrations.signed_files.bundle_reading import (
+    NotABundle,
+    envelope_of,
+    list_bundle_objections,
+    unpack_bundle,
+)
 from provisioner.planning.watch.syslog_reader import scrub_text
 
 
@@ -30,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
 
 
 def altered(content: bytes, name: str, text: bytes | None) -> bytes:
-    members = dict(archive.unpack_bundle(content))
+    members = dict(unpack_bundle(content))
     if text is None:
         del members[name]
     else:
@@ -53,16 +57,16 @@ def test_the_same_case_gives_the_same_bytes(made: tuple[bytes, bytes]) -> None:
 
 
 def test_it_has_case_evidence_journal_and_a_manifest_of_all(made: tuple[bytes, bytes]) -> None:
-    members = archive.unpack_bundle(made[0])
-    envelope = archive.envelope_of(members)
+    members = unpack_bundle(made[0])
+    envelope = envelope_of(members)
 
-    assert archive.list_bundle_objections(members, envelope.payload) == ()
+    assert list_bundle_objections(members, envelope.payload) == ()
     assert {"case.json", "evidence/logs/host.txt", "journal.jsonl", "work.txt"} <= set(members)
     assert CASE.id.encode() in members["manifest.json"]
 
 
 def test_a_password_of_the_node_is_nowhere_in_it(made: tuple[bytes, bytes]) -> None:
-    members = archive.unpack_bundle(made[0])
+    members = unpack_bundle(made[0])
 
     assert not [name for name, content in members.items() if b"hunter2" in content]
     assert b"[removed]" in members["evidence/logs/host.txt"]
@@ -80,8 +84,8 @@ def test_a_password_of_the_node_is_nowhere_in_it(made: tuple[bytes, bytes]) -> N
 def test_any_change_is_found(
     made: tuple[bytes, bytes], name: str, content: bytes | None, words: str
 ) -> None:
-    members = archive.unpack_bundle(altered(made[0], name, content))
-    found = archive.list_bundle_objections(members, archive.envelope_of(members).payload)
+    members = unpack_bundle(altered(made[0], name, content))
+    found = list_bundle_objections(members, envelope_of(members).payload)
 
     assert words in " ".join(found)
 
@@ -109,14 +113,14 @@ def linked() -> bytes:
 )
 def test_a_hostile_archive_is_refused_and_nothing_is_written(content: bytes) -> None:
     with pytest.raises(NotABundle):
-        archive.envelope_of(archive.unpack_bundle(content))
+        envelope_of(unpack_bundle(content))
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_archive_or_refused(content: bytes) -> None:
     for tried in (content, gzip.compress(content)):
         try:
-            archive.envelope_of(archive.unpack_bundle(tried))
+            envelope_of(unpack_bundle(tried))
         except NotABundle:
             continue
 

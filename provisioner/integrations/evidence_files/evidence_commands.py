@@ -36,7 +36,6 @@ from provisioner.checks.attestation.evidence_containers import (
 from provisioner.checks.attestation.evidence_containers import (
     Contents,
     list_remedies,
-    pair_evidence,
     read_evidence_file,
     read_manifest_file,
 )
@@ -55,22 +54,23 @@ from provisioner.integrations.evidence_files.concise_manifests import (
     ConciseValues,
     read_concise,
 )
+from provisioner.integrations.evidence_files.pairing import pair_evidence
 from provisioner.integrations.evidence_files.reading import (
     ExpectedEvidence,
     add_pins,
     parse_expected,
 )
-from provisioner.model.certificate import Attestation, Unacceptable, Verdict
-from provisioner.model.cohort import Evidence
-from provisioner.model.input_error import InputError
-from provisioner.model.matrix import AttestedComponents, Profile, Reference, TrustedMaker
-from provisioner.planning.certification.attested_state import (
+from provisioner.integrations.evidence_files.witnesses import (
     Witnessed,
     WitnessedGroup,
     collect_devices,
     collect_witnessed,
-    parse_evidence,
 )
+from provisioner.model.certificate import Attestation, Unacceptable, Verdict
+from provisioner.model.cohort import Evidence
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import AttestedComponents, Profile, Reference, TrustedMaker
+from provisioner.planning.certification.attested_state import parse_evidence
 from provisioner.runtime.wall_clock import WallClock
 
 # ------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from provisioner.integrations.places.gazetteer import Gazetteer
 from provisioner.model.base import Record
 from provisioner.model.location import Bond, NodePlace, Port, SwitchPlace
 from provisioner.planning.matrix.located_yaml import load
 from provisioner.planning.places.address_plan import VNI_MAX, AddressPlan
-from provisioner.planning.places.place_ports import Gazetteer
 
 VLAN_MAX = 4094  # IEEE 802.1Q
 

@@ -12,12 +12,12 @@ from rich.text import Text
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.places import front_bonds
+from provisioner.integrations.places.gazetteer import Gazetteer, NoPlace
 from provisioner.model.input_error import InputError
 from provisioner.model.location import NodePlace
 from provisioner.planning.places import address_plan
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Gazetteer, NoPlace
 from provisioner.runtime.shipped import read_text
 
 PlanOption = Annotated[

@@ -29,6 +29,10 @@ from provisioner.integrations.matrix_tools.deciding.review import (
     group_remarks,
     review_matrix,
 )
+from provisioner.integrations.published_versions.deciding.learned_sets import (
+    LearnedSets,
+    learn_sets,
+)
 from provisioner.integrations.published_versions.deciding.overlay_draft import (
     Draft,
     Place,
@@ -47,7 +51,6 @@ from provisioner.model.matrix import Matrix, Pin
 from provisioner.model.outcome import Blocker
 from provisioner.model.versions import is_same_version
 from provisioner.planning.machine_settings.pinned_sets import BIOS
-from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
 from provisioner.planning.matrix.matrix_text import parse_located
 from provisioner.planning.matrix.readiness import Use
 from provisioner.planning.path.conditions import grammar_of

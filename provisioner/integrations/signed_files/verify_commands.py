@@ -15,6 +15,20 @@ import typer
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import open_console
+from provisioner.integrations.signed_files.bundle_reading import (
+    NotABundle,
+    envelope_of,
+    list_bundle_objections,
+    unpack_bundle,
+)
+from provisioner.integrations.signed_files.log_proofs import (
+    NotALog,
+    describe_proof,
+    is_note_signed,
+    list_log_objections,
+    open_checkpoint,
+    parse_bundle,
+)
 from provisioner.integrations.signed_files.witness_commands import read_policy
 from provisioner.integrations.signed_files.witnessing import (
     BadPolicy,
@@ -26,20 +40,12 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification import attestation
 from provisioner.planning.certification.attestation import NotAnAttestation, RevocationList
-from provisioner.planning.certification.evidence_log import (
-    Checkpoint,
-    NotALog,
-    describe_proof,
-    list_log_objections,
-    open_checkpoint,
-    parse_bundle,
-)
+from provisioner.planning.certification.evidence_log import Checkpoint
 from provisioner.planning.lifecycle.usage import USAGE_PAYLOAD
-from provisioner.planning.repair import evidence_bundle
-from provisioner.planning.repair.evidence_bundle import NotABundle
+from provisioner.planning.repair.evidence_bundle import BYTES_MAX
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.signing import is_note_signed, signed
+from provisioner.store.signing import signed
 
 
 def verify(
@@ -91,12 +97,12 @@ def verify_bundle(
     """
     keys = read_trusted_keys(key)
     try:
-        members = evidence_bundle.unpack_bundle(_read(file))
-        envelope = evidence_bundle.envelope_of(members)
+        members = unpack_bundle(_read(file))
+        envelope = envelope_of(members)
     except NotABundle as error:
         raise InputError(str(file), "", str(error), "Write it with `case bundle`.") from None
     wrong = ["no trusted key signed it"] if not signed(envelope, keys) else []
-    wrong += evidence_bundle.list_bundle_objections(members, envelope.payload)
+    wrong += list_bundle_objections(members, envelope.payload)
     for line in wrong:
         typer.echo(f"{file}: {line}", err=True)
     if wrong:
@@ -233,10 +239,10 @@ def _day(seconds: float) -> str:
 def _read(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
-            content = opened.read(evidence_bundle.BYTES_MAX + 1)
+            content = opened.read(BYTES_MAX + 1)
     except OSError as error:
         problem = f"it cannot be read ({error.strerror})"
         raise InputError(str(file), "", problem, "Check the path.") from None
-    if len(content) > evidence_bundle.BYTES_MAX:
+    if len(content) > BYTES_MAX:
         raise InputError(str(file), "", "it is too large for such an archive", "Check the path.")
     return content

@@ -23,7 +23,7 @@ from provisioner.adapters.agent.tls import names_of_ours, open_authority
 from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switch_https import SwitchHttps
-from provisioner.api import openapi, table
+from provisioner.api import table
 from provisioner.api.app import build_application
 from provisioner.api.callers import Callers, GatheredRows
 from provisioner.api.changes import ChangeController
@@ -392,6 +392,8 @@ def _write_document() -> bytes:
 
     A second of CPU time and 13 MB of memory: made when the first client asks for it.
     """
+    from provisioner.api import openapi
+
     return openapi.write_document(table.ALL)
 
 

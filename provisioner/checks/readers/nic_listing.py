@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Any
 
 from provisioner.checks.check import Unreadable
 from provisioner.checks.readers.tool_output import parse_json, require_object, split_lines
 from provisioner.model.names import normalize_pci
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 # ------------------------------------------------------------------------------
 # Parses mlxconfig's parameters, as JSON or as text, into one form.
@@ -154,6 +156,8 @@ def _parse_xml(text: str) -> list[ListedNic]:
     end = text.rfind(_END)
     if end < 0:
         raise Unreadable("mlxfwmanager: no whole device list in it")
+    from xml.etree import ElementTree  # with expat 0.6 MiB, for the hosts whose tool prints XML
+
     try:
         root = ElementTree.fromstring(text[: end + len(_END)])  # noqa: S314 (no DTD, size bounded)
     except (ElementTree.ParseError, ValueError):
@@ -161,7 +165,7 @@ def _parse_xml(text: str) -> list[ListedNic]:
     return [_parse_element(element) for element in root.findall("Device")[: CARDS_MAX + 1]]
 
 
-def _parse_element(element: ElementTree.Element) -> ListedNic:
+def _parse_element(element: Element) -> ListedNic:
     burned = running = None
     for version in element.iterfind("Versions/*"):
         if version.tag == "FW":

@@ -14,14 +14,13 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -33,6 +32,7 @@ from sqlalchemy.pool import NullPool
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.ports.errors import StoreFailed
+from provisioner.runtime.late_module import LateModule
 from provisioner.runtime.whole_files import sync_directory, write_private
 from provisioner.store.database.data_directory import (
     AUTHORITY_KEY,
@@ -53,6 +53,11 @@ from provisioner.store.database.postgres import (
 )
 from provisioner.store.rows import journal
 from provisioner.store.rows.journal import ChainCheck
+
+if TYPE_CHECKING:
+    import tarfile
+else:
+    tarfile = LateModule("tarfile")
 
 # ------------------------------------------------------------------------------
 # Copies a whole database while others write it: a file by SQLite, a server's by pg_dump.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,12 @@ from test_domains import Two
 from typer.testing import CliRunner
 
 from provisioner.integrations.racks import update_commands
+from provisioner.integrations.racks.membership import UnitReading
+from provisioner.integrations.racks.plan import PlannedUnit
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import NOTED, Line, open_log
 from provisioner.integrations.racks.update_world import keep_dry, wait_all
+from provisioner.integrations.racks.water import WaterState
 from provisioner.integrations.racks.water_file import wait_for_water
 from provisioner.ports import Call, Unreachable
 
@@ -61,6 +66,7 @@ def test_a_failed_act_leaves_no_other_one_running_behind_a_closed_journal(tmp_pa
     async def note() -> None:
         await asyncio.sleep(0.01)
         log.write(line)
+        await log.sync()
         raise KeyError("second")
 
     async def scenario() -> None:
@@ -70,12 +76,129 @@ def test_a_failed_act_leaves_no_other_one_running_behind_a_closed_journal(tmp_pa
         asyncio.run(scenario())
     assert log.of("a").noted("late")
     written = file.read_bytes()
+    log.write(line)
     with (
         (tmp_path / "other").open("wb"),
         pytest.raises(OSError, match="descriptor"),
     ):  # it has the same number
-        log.write(line)
+        asyncio.run(log.sync())
     assert (file.read_bytes(), (tmp_path / "other").read_bytes()) == (written, b"")
+
+
+def test_a_slow_disk_holds_up_what_is_sent_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop goes on while a line of the journal is on its way to the disk; no write does."""
+    rig = make(tmp_path, TRAY)
+    original = os.fsync
+    begun = asyncio.Event()
+    go_on = threading.Event()
+    seen: list[str] = []
+
+    def watch(call: Call) -> None:
+        if call.method != "GET":
+            seen.append("sent")
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        def sync(descriptor: int) -> None:
+            named = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+            if named.endswith("/journal") and not go_on.is_set():
+                loop.call_soon_threadsafe(begun.set)
+                go_on.wait()
+                seen.append("synced")
+            original(descriptor)
+
+        monkeypatch.setattr(os, "fsync", sync)
+        running = asyncio.create_task(rig.live())
+        await begun.wait()  # returns only if the loop is free
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert seen == []
+        go_on.set()
+        await running
+
+    rig.wires.before = lambda _, call: watch(call)
+    asyncio.run(scenario())
+    assert seen[0] == "synced"
+    assert "sent" in seen
+
+
+def test_behind_a_line_that_was_cut_no_other_one_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "journal"
+    original = os.write
+
+    async def scenario() -> None:
+        with open_log(file) as log:
+            log.write(Line("a", NOTED, "first", 1.0))
+            await log.sync()
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "write", lambda held, text: original(held, text[:9]))
+                log.write(Line("a", NOTED, "cut", 2.0))
+                with pytest.raises(OSError, match="was cut"):
+                    await log.sync()
+            log.write(Line("a", NOTED, "behind", 3.0))
+            with pytest.raises(OSError, match="descriptor"):
+                await log.sync()
+        with open_log(file) as log:
+            assert [log.of("a").noted(word) for word in ("first", "cut", "behind")] == [
+                True,
+                False,
+                False,
+            ]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("fails", ["t0", "t1"])
+def test_a_bug_at_one_unit_hides_no_leak_of_another(tmp_path: Path, fails: str) -> None:
+    rig = make(tmp_path, TRAY, trays=2)
+    wet = "t1" if fails == "t0" else "t0"
+    rig.tray(wet).detectors = dict.fromkeys(rig.tray(wet).detectors, "Critical")
+    update = rig.update()
+    original = update.read_water
+
+    async def read(unit: PlannedUnit) -> UnitReading:
+        if unit.name == fails:
+            raise AssertionError("ours")
+        return await original(unit)
+
+    update.read_water = read  # type: ignore[method-assign]
+
+    async def scenario() -> None:
+        rack, _ = update.find("t0")
+        async with wait_for_water(update.water, update.pause) as store:
+            known = await keep_dry(update, update.open_rack(rack, store))
+        assert known[fails].state is WaterState.UNKNOWN
+        assert known[wet].latched
+
+    asyncio.run(scenario())
+    assert rig.tray(wet).power == "Off"
+
+
+def test_a_unit_that_cannot_be_switched_off_keeps_no_other_one_on(tmp_path: Path) -> None:
+    rig = make(tmp_path, TRAY, trays=2)
+    for name in ("t0", "t1"):
+        rig.tray(name).detectors = dict.fromkeys(rig.tray(name).detectors, "Critical")
+
+    def answer(url: str, call: Call) -> None:
+        if call.method == "POST" and url.endswith("10.0.0.1"):
+            raise AssertionError("ours")
+
+    rig.wires.before = answer
+    update = rig.update()
+
+    async def scenario() -> None:
+        rack, _ = update.find("t0")
+        async with wait_for_water(update.water, update.pause) as store:
+            await keep_dry(update, update.open_rack(rack, store))
+
+    asyncio.run(scenario())
+    assert (rig.tray("t0").power, rig.tray("t1").power) == ("On", "Off")
+    assert any("not off: t0: AssertionError" in one for one in rig.said), rig.said
 
 
 @pytest.mark.parametrize(("slot", "code"), [(11, 0), (17, 1)])

@@ -406,7 +406,7 @@ def test_a_wet_unit_without_an_address_is_told_to_be_on(tmp_path: Path) -> None:
             return await switch_wet_off(alone, known)
 
     assert [(b.subject, b.detail) for b in asyncio.run(run())] == [
-        ("t2", "the plan names no `bmc` for it")
+        ("t2", "no address or login of its BMC is given")
     ]
     assert made.resets == []
 

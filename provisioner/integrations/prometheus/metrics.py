@@ -71,7 +71,17 @@ class _Build(Collector):
         return [InfoMetricFamily("provisioner_build", text, {"version": self._version})]
 
 
-SUBJECTS = "clock", "daemons", "time", "callers", "reach", "reach of peers", "database", "folds"
+SUBJECTS = (
+    "clock",
+    "daemons",
+    "time",
+    "callers",
+    "reach",
+    "reach of peers",
+    "database",
+    "folds",
+    "rack water",
+)
 
 
 class _Cluster(Collector):

@@ -5,7 +5,7 @@ from provisioner.runtime.integrations import Integration
 INTEGRATION = Integration(
     name="racks",
     about="Racks: compute trays, NVLink switches and power shelves, held against the plan.",
-    switched_on=lambda settings, _: bool(settings.racks_folder and settings.racks_update),
+    switched_on=lambda settings, _: bool(settings.racks_folder),
     loops="provisioner.integrations.racks.duty.loops:build_loops",
     routes="provisioner.integrations.racks.rack_routes:ROUTES",
     commands={"rack": "provisioner.integrations.racks.rack_commands:app"},

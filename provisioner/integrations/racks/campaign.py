@@ -139,15 +139,10 @@ def plan_campaign(plan: RackPlan, asked: CampaignFile) -> Campaign:
     """Return the jobs of all domains. A domain with anything unknown is held, and named."""
     tenants = {name: state.tenant or "" for name, state in asked.units.items()}
     graph = build_graph(plan, tenants)
-    domains: dict[str, list[tuple[PlannedRack, PlannedUnit]]] = {}
-    for rack in plan.racks:
-        for unit in rack.units:
-            domains.setdefault(_job_of(rack, unit), []).append((rack, unit))
-    domains = _join_by_rack(domains)
     jobs: list[DomainJob] = []
     held: dict[str, tuple[Blocker, ...]] = {}
     done: list[str] = []
-    for domain, units in sorted(domains.items()):
+    for domain, units in sorted(group_units(plan).items()):
         if reasons := tuple(_find_unknown(domain, units, asked)):
             held[domain] = reasons
             continue
@@ -172,8 +167,14 @@ def _job_of(rack: PlannedRack, unit: PlannedUnit) -> str:
     return domain_of(rack, unit) or f"{rack.name} (no domain)"
 
 
-def _join_by_rack(domains: Mapping[str, _Units]) -> dict[str, _Units]:
-    """Join domains that share a rack: its shelves feed them all, so they are one job."""
+def group_units(plan: RackPlan) -> Mapping[str, _Units]:
+    """Return the units of each job: of a domain, or of several that share a rack, whose shelves
+    feed them all.
+    """
+    domains: dict[str, _Units] = {}
+    for rack in plan.racks:
+        for unit in rack.units:
+            domains.setdefault(_job_of(rack, unit), []).append((rack, unit))
     owner: dict[str, str] = {}
     joined: dict[str, _Units] = {}
     for domain, units in sorted(domains.items()):
@@ -185,13 +186,6 @@ def _join_by_rack(domains: Mapping[str, _Units]) -> dict[str, _Units]:
         for rack, _ in listed:
             owner[rack.name] = key
     return joined
-
-
-def list_units(plan: RackPlan, job: str, kind: Kind | None = None) -> Sequence[str]:
-    """Return the units of a job's domains, also of one that is held and has no acts."""
-    names = {job, *job.split("+")}
-    units = [(rack, unit) for rack in plan.racks for unit in rack.units]
-    return [u.name for r, u in units if _job_of(r, u) in names and kind in (None, u.kind)]
 
 
 def _hosts_of(units: _Units) -> Iterator[str]:

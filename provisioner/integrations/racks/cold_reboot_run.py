@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,7 +18,7 @@ from provisioner.integrations.racks.update_guard import judge_drain
 from provisioner.integrations.racks.update_log import BEGAN, NOTED, TOLD, VOID, Line, UpdateLog
 from provisioner.integrations.racks.update_steps import Do, Next, fail, wait
 from provisioner.integrations.racks.update_trays import Answer, TrayWrites
-from provisioner.integrations.racks.update_world import Update
+from provisioner.integrations.racks.update_world import Update, wait_all
 from provisioner.integrations.racks.water import UnitWater, WaterState
 from provisioner.integrations.racks.water_commands import Racked
 from provisioner.integrations.racks.water_file import BUILDING, wait_for_water
@@ -53,6 +52,7 @@ class ColdReboot:
             step = await self._round()
             if step.do is Do.DONE:
                 self.log.write(Line(self.key, NOTED, _OVER, self.update.now(), step.why))
+            await self.log.sync()
             if step.do in (Do.DONE, Do.FAIL):
                 return step
             await self.update.pause(self.update.poll_s)
@@ -110,7 +110,7 @@ class ColdReboot:
                     refused.setdefault(unit.name, one.detail)
         power = {name: readings[name].power for name in answering}
         shelves = self._units(Kind.POWER_SHELF)
-        told = await asyncio.gather(*(self._read_shelf(unit) for unit in shelves))
+        told = await wait_all(self._read_shelf(unit) for unit in shelves)
         power |= {name: state for name, state in told if state in ("On", "Off")}
         down = self.log.of(self.key)
         begun = any(down.count(f"shelf-Off:{u.name}") for u in shelves)
@@ -193,6 +193,7 @@ class ColdReboot:
     async def _send(self, step: Next) -> Next:
         now = self.update.now
         self.log.write(Line(self.key, BEGAN, step.what, now(), step.why))
+        await self.log.sync()
         try:
             answer = await self._transmit(step.what)
         except Unreachable as error:

@@ -74,6 +74,7 @@ app.command("verify-certificate")(certificate_commands.verify_certificate)
 app.command()(approve_commands.approve)
 app.command()(approve_commands.halt)
 app.command()(approve_commands.withdraw)
+app.command()(approve_commands.vouch)
 app.add_typer(firmware_commands.app, name="firmware-object")
 PlanArgument = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 

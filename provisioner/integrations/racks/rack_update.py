@@ -8,7 +8,6 @@ its unit is proved again to be at its place, and before each cut of power nobody
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -133,6 +132,7 @@ class Hands:
             step = await self._find_objection(act, step, self.log.of(act.key)) or step
         if step.do is Do.SEND:
             step = await self._send(act, step, self.log.of(act.key))
+            await self.log.sync()
         if step.do is Do.NOTE:
             self._note(act.key, step.what, step.why)
             step = wait(step.why)
@@ -304,7 +304,7 @@ class Hands:
             self._note(act.key, "cluster-late")
         listed = self._units(act, Kind.NVLINK_SWITCH)
         switches = [unit for rack, unit in listed if domain_of(rack, unit) == act.on]
-        seen = await asyncio.gather(*(self._read_controller(unit) for unit in switches))
+        seen = await wait_all(self._read_controller(unit) for unit in switches)
         return decide_cluster(seen, self.log.of(act.key), self.update.now())
 
     async def _read_controller(self, unit: PlannedUnit) -> Controller:
@@ -319,7 +319,7 @@ class Hands:
     async def _prove(self, act: Act, log: ActLog) -> Next:
         """Read every version of every unit again; one that does not answer proves nothing."""
         units = self._units(act)
-        told = await asyncio.gather(*(self._find_missed(unit) for _, unit in units))
+        told = await wait_all(self._find_missed(unit) for _, unit in units)
         missed = [each for one in told for each in one]
         for _, unit in units:
             if (surplus := await self._find_surplus(unit)) and not log.noted("surplus"):
@@ -403,6 +403,7 @@ class Hands:
         """Write the intent, send, write the answer. A lost answer leaves the intent open."""
         now = self.update.now
         self.log.write(Line(act.key, BEGAN, step.what, now(), step.why))
+        await self.log.sync()
         try:
             answer = await self._transmit(act, step, self.log.of(act.key))
         except Unreachable as error:
@@ -477,6 +478,7 @@ async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple
         if not update.halted():
             execution.advance()
         running = execution.outcome().running
+        await log.sync()
         if update.tell is not None:
             await update.tell(execution.outcome(), execution.open_domains, hands.why)
         if not running:
@@ -484,6 +486,7 @@ async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple
         await hands.round(running)
         for key in running:
             execution.observe(key)
+        await log.sync()
         await update.pause(update.poll_s)
     return execution.outcome(), hands
 

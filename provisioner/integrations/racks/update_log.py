@@ -1,17 +1,20 @@
 """The journal of a rack's update: what was begun, sent and seen, each line before it counts.
 
-A line is on the disk when `write` returns. A line that a crash cut off is the last one, and was
-never acted upon; any other damaged line stops the update: what was sent is not known.
+A line counts from `write` on, and is on the disk when the next `sync` returns: nothing is sent in
+between. A line that a crash cut off is the last one, and was never acted upon; any other damaged
+line stops the update: what was sent is not known.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,8 @@ class UpdateLog:
     def __init__(self, lines: Sequence[Line], descriptor: int) -> None:
         self._acts: dict[str, list[Line]] = {}
         self._descriptor = descriptor
+        self._waiting: list[bytes] = []  # written, and not in the file yet
+        self._filing = threading.Lock()  # one thread writes, and none behind a closed descriptor
         self.take(lines)
 
     def take(self, lines: Sequence[Line]) -> None:
@@ -52,18 +57,43 @@ class UpdateLog:
             self._acts.setdefault(line.key, []).append(line)
 
     def write(self, line: Line) -> None:
-        """Append a line; it is on the disk when this returns. Raises OSError."""
-        written = json.dumps(asdict(line)).encode() + b"\n"
-        if os.write(self._descriptor, written) != len(written):
-            raise OSError(errno.ENOSPC, "a line of the journal was cut")
-        os.fsync(self._descriptor)
-        self._acts.setdefault(line.key, []).append(line)
+        """Append a line, for `sync` to bring to the disk."""
+        self._waiting.append(json.dumps(asdict(line)).encode() + b"\n")
+        self.take([line])
+
+    async def sync(self) -> None:
+        """Return once each line is on the disk; others run meanwhile. Raises OSError, and after
+        that always: behind a cut line another one would be damage in the middle.
+        """
+        if self._waiting or self._descriptor < 0:
+            await asyncio.to_thread(self._file)
+
+    def _file(self) -> None:
+        with self._filing:
+            count = len(self._waiting)
+            written = b"".join(self._waiting[:count])
+            try:
+                if os.write(self._descriptor, written) != len(written):
+                    raise OSError(errno.ENOSPC, "a line of the journal was cut")
+                os.fsync(self._descriptor)
+            except OSError:
+                self._close()
+                raise
+            del self._waiting[:count]
 
     def close(self) -> None:
         """Close the file, whose number may soon be another's: nothing is written any more."""
+        with self._filing:
+            self._close()
+
+    def _close(self) -> None:
         held = self._descriptor
         self._descriptor = -1
-        os.close(held)
+        if held >= 0:
+            os.close(held)
+
+    def list_keys(self) -> Sequence[str]:
+        return tuple(self._acts)
 
     def of(self, key: str) -> ActLog:
         return ActLog(self._acts.get(key, ()))
@@ -158,12 +188,38 @@ def open_log(file: Path) -> Iterator[UpdateLog]:
         log.close()
 
 
-def _read(file: Path, held: int) -> Sequence[Line]:
+@contextlib.asynccontextmanager
+async def hold_log(file: Path) -> AsyncIterator[UpdateLog]:
+    """Hold a journal as `open_log` does; it is read beside the event loop. Raises InputError."""
+    held = open_log(file)
+    log = await asyncio.to_thread(held.__enter__)
+    try:
+        yield log
+    finally:
+        held.__exit__(None, None, None)
+
+
+def read_log(file: Path) -> UpdateLog:
+    """Return what a journal says, which another may be writing. Raises InputError."""
+    try:
+        held = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return UpdateLog((), -1)
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError("journal", str(file), problem, "Check its permissions.") from None
+    try:
+        return UpdateLog(_read(file, held, repair=False), -1)
+    finally:
+        os.close(held)
+
+
+def _read(file: Path, held: int, *, repair: bool = True) -> Sequence[Line]:
     if os.fstat(held).st_size > BYTES_MAX:
         raise InputError("--journal", str(file), "it is too large", "Name the right file.")
     content = file.read_bytes()
     whole, _, torn = content.rpartition(b"\n")
-    if torn:  # a crash cut it off: nothing was done after it
+    if torn and repair:  # a crash cut it off: nothing was done after it
         os.ftruncate(held, len(content) - len(torn))
     lines = whole.split(b"\n") if whole else []
     if len(lines) > LINES_MAX:

@@ -14,18 +14,18 @@ from provisioner.integrations.racks.campaign import (
     Campaign,
     CampaignFile,
     UnitState,
-    list_units,
+    group_units,
     plan_campaign,
 )
 from provisioner.integrations.racks.campaign_run import Step
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading, judge_rack
-from provisioner.integrations.racks.plan import PlannedUnit, RackPlan
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
 from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_log import NOTED, Line, UpdateLog
 from provisioner.integrations.racks.update_packages import find_missed
-from provisioner.integrations.racks.update_world import Update
+from provisioner.integrations.racks.update_world import Update, wait_all
 from provisioner.model.input_error import InputError
 
 AT_ONCE = 16
@@ -98,6 +98,7 @@ async def prepare(update: Update, log: UpdateLog) -> Campaign:
         said = {name: one.model_dump(mode="json") for name, one in states.items()}
         detail = json.dumps({"campaign": digest, "units": said})
         log.write(Line(_CAMPAIGN, NOTED, "states", update.now(), detail))
+        await log.sync()
     # who uses a tray now is asked again before each act (`update_guard`)
     return plan_campaign(update.plan, update.asked.model_copy(update={"units": states}))
 
@@ -131,7 +132,7 @@ async def read_rack_units(update: Update) -> RackReadings:
             readings[unit.name] = reading
             running[unit.name] = await update.read_running(unit)
 
-    await asyncio.gather(*(one(unit) for unit in units))
+    await wait_all(one(unit) for unit in units)
     return RackReadings(readings, running)
 
 
@@ -169,22 +170,26 @@ def _name_versions(
     return named
 
 
-def find_left(campaign: Campaign, plan: RackPlan, log: UpdateLog) -> Sequence[str]:
-    """Return the trays of each held domain of which an earlier turn left an update unproved."""
+def find_unproved(plan: RackPlan, log: UpdateLog) -> Mapping[str, Sequence[str]]:
+    """Return the trays of each job of which a write may have been executed, and not every version
+    was proved since: of its trays, its switches or its shelves.
+    """
     last = dict(log.steps())
-    left: list[str] = []
-    for domain in campaign.held:
-        names = {domain, *domain.split("+"), *list_units(plan, domain)}
-        own = {key: step for key, step in last.items() if key.rpartition("/")[0] in names}
-        idle = {
-            key
-            for key, step in own.items()
-            if key.endswith(f"/{ActKind.DRAIN}") and step != Step.DONE
-        }
-        proved = own.get(f"{domain}/{ActKind.PROVE}") == Step.DONE
-        if own.keys() - idle and not proved:
-            left += list_units(plan, domain, Kind.COMPUTE_TRAY)
-    return left
+    return {
+        job: [unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY]
+        for job, units in group_units(plan).items()
+        if last.get(f"{job}/{ActKind.PROVE}") != Step.DONE and _has_begun(job, units, log)
+    }
+
+
+def _has_begun(job: str, units: Sequence[tuple[PlannedRack, PlannedUnit]], log: UpdateLog) -> bool:
+    """Return whether a write of a job's acts was begun, also one that had another extent then."""
+    named = {unit.name for _, unit in units} | set(job.split("+"))
+    return any(
+        log.of(key).has_begun()
+        for key in log.list_keys()
+        if not named.isdisjoint(key.rpartition("/")[0].split("+"))
+    )
 
 
 def find_reasons(campaign: Campaign) -> Sequence[str]:

@@ -82,6 +82,16 @@ def fold_look(before: UnitWater, detectors: Sequence[LeakDetector] | None, now: 
     )
 
 
+def forget_look(before: UnitWater, why: str) -> UnitWater:
+    """Return what is known of a unit that nobody could look at: neither wet nor dry, and whole dry
+    looks of others count.
+    """
+    if before.latched:
+        return before
+    update = {"state": WaterState.UNKNOWN, "because": why[:400]}
+    return before.model_copy(update=update)
+
+
 def clear_latch(name: str, known: UnitWater, who: str, why: str) -> UnitWater | Blocker:
     """Return the unit without its latch, or why a person's word does not suffice."""
     if not (who.strip() and why.strip()):

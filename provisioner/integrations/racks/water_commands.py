@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,6 +41,7 @@ from provisioner.integrations.racks.water import (
     find_power_refusals,
     find_wet,
     fold_look,
+    forget_look,
     judge_water_in,
 )
 from provisioner.integrations.racks.water_file import (
@@ -49,11 +51,13 @@ from provisioner.integrations.racks.water_file import (
     read_building,
 )
 from provisioner.model.input_error import InputError
-from provisioner.model.inventory import LeakDetector, Power
+from provisioner.model.inventory import Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, PortError, Unreachable
 
+log = logging.getLogger(__name__)
 AT_ONCE = 16
+OFF_AT_ONCE = 64  # more than a rack has: none waits while another's power follows
 BETWEEN_S = 10.0  # of two looks; a BMC reads its detectors each second
 FOLLOW_S = 120.0  # until a power state has followed; trays take up to a minute
 ASK_EACH_S = 5.0
@@ -103,34 +107,45 @@ class Racked:
     async def look(self, read: Reader | None = None) -> dict[str, UnitWater]:
         """Read every tray and switch once, store what is known, and return it for this rack.
 
-        `read`: what reads one unit in place of `read_unit`, which reads its place as well.
+        `read`: what reads one unit in place of `read_unit`, which reads its place as well. One that
+        cannot be read is unknown, whatever the reason, and the others count.
         """
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def one(unit: PlannedUnit) -> tuple[str, tuple[LeakDetector, ...] | None]:
-            address = self.addresses.get(unit.name)
-            if address is None:
-                return unit.name, None
+        async def one(unit: PlannedUnit) -> None:
             async with slots:
-                if read is not None:
-                    reading = await read(unit)
-                else:
-                    reading = await read_unit(self.transport, address, self.limit_s)
+                try:
+                    if read is not None:
+                        reading = await read(unit)
+                    else:
+                        address = self.addresses[unit.name]
+                        reading = await read_unit(self.transport, address, self.limit_s)
+                except (
+                    Exception
+                ) as error:  # our own bug: coolant in another unit counts all the same
+                    log.exception("%s: its water was not read", unit.name)
+                    reading = UnitReading(None, unread=f"{Reason.OUR_BUG}: {error!r}"[:400])
             self.readings[unit.name] = reading
-            return unit.name, None if reading.unread else reading.leaks
 
-        asked = [one(unit) for unit in self.rack.units if unit.kind is not Kind.POWER_SHELF]
+        asked = [unit for unit in self.rack.units if unit.kind is not Kind.POWER_SHELF]
         now = time.time()
-        for name, leaks in await asyncio.gather(*asked):
-            before = self.store.units.get(name, UnitWater())
-            self.store.units[name] = fold_look(before, leaks, now)
+        await asyncio.gather(*(one(unit) for unit in asked if unit.name in self.addresses))
+        for unit in asked:
+            before = self.store.units.get(unit.name, UnitWater())
+            if unit.name in self.addresses:
+                reading = self.readings[unit.name]
+                leaks = None if reading.unread else reading.leaks
+                self.store.units[unit.name] = fold_look(before, leaks, now)
+            else:
+                why = "it could not be read: no address or login of its BMC is given"
+                self.store.units[unit.name] = forget_look(before, why)
         if self.building is not None:
             name = f"{BUILDING}{self.rack.name}"
             before = self.store.units.get(name, UnitWater())
             now = time.time()  # BMCs may have taken longer than its file is new
             told = read_building(self.building, self.rack.name, now)
             self.store.units[name] = fold_look(before, told, now)
-        self.store.save()
+        await asyncio.to_thread(self.store.save)
         return {u.name: self.store.units.get(u.name, UnitWater()) for u in self.rack.units}
 
     def judge(self, known: Mapping[str, UnitWater]) -> Mapping[str, tuple[WaterState, str]]:
@@ -278,16 +293,26 @@ def water(
 
 
 async def switch_wet_off(racked: Racked, known: Mapping[str, UnitWater]) -> list[Blocker]:
-    """Force each wet unit off, all at once; they are stored as wet already."""
+    """Force each wet unit off, all at once; they are stored as wet already.
+
+    One that fails is told, and keeps no other one on.
+    """
+    slots = asyncio.Semaphore(OFF_AT_ONCE)
+
+    async def one(unit: PlannedUnit) -> Blocker | None:
+        if unit.name not in racked.addresses:
+            why = "no address or login of its BMC is given"
+            return _fail(unit, Reason.POWER, why, "Switch it off by hand.")
+        async with slots:
+            try:
+                return await racked.act(unit, "ForceOff")
+            except Exception as error:  # our own bug, or a file that cannot be written
+                log.exception("%s: it was not switched off", unit.name)
+                return _fail(unit, Reason.OUR_BUG, f"{error!r}"[:300], "Switch it off by hand.")
+
     wet = find_wet(racked.rack, known)
-    reached = [unit for unit in wet if unit.name in racked.addresses]
-    told = await asyncio.gather(*(racked.act(unit, "ForceOff") for unit in reached))
-    no_bmc = [
-        _fail(unit, Reason.POWER, "the plan names no `bmc` for it", "Switch it off by hand.")
-        for unit in wet
-        if unit not in reached
-    ]
-    return [*no_bmc, *(one for one in told if one is not None)]
+    told = await asyncio.gather(*(one(unit) for unit in wet))
+    return [each for each in told if each is not None]
 
 
 def _show_water(

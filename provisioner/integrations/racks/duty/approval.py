@@ -1,14 +1,15 @@
 """A person's word that the daemon may carry a campaign over racks out, and how far it is: files.
 
 A campaign is a folder `campaigns/NAME` in the racks' folder: campaign.yaml with its packages,
-approved.json with who allowed it, journal, and state.json, which the daemon writes.
+approved.json with who allowed it, journal, vouched.json with a person's word for nodes of one that
+was withdrawn, and state.json, which the daemon writes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -41,6 +42,12 @@ class Approval(Record):
     withdrawn: str = Field(default="", max_length=TEXT_MAX)  # the same, for good
 
 
+class Vouched(Record):
+    """Who vouches for nodes whose versions nobody proved, and why: a sentence for each node."""
+
+    nodes: Mapping[str, str] = Field(default={}, max_length=1 << 16)
+
+
 class RackCampaignState(StrEnum):
     """How a campaign over racks stands."""
 
@@ -50,6 +57,9 @@ class RackCampaignState(StrEnum):
     HALTED = "halted"
     DONE = "done"
     WITHDRAWN = "withdrawn"
+
+
+OVER = frozenset({RackCampaignState.DONE, RackCampaignState.WITHDRAWN})
 
 
 class RackCampaign(Record):
@@ -103,6 +113,17 @@ def read_state(campaign: Path) -> RackCampaign | None:
 def keep_state(campaign: Path, state: RackCampaign) -> None:
     """Write it. Raises InputError."""
     _write(campaign / "state.json", state)
+
+
+def read_vouched(campaign: Path) -> Vouched:
+    """Return for which nodes a person vouches. Raises InputError."""
+    file = campaign / "vouched.json"
+    return read_record(file, Vouched) if file.exists() else Vouched()
+
+
+def keep_vouched(campaign: Path, vouched: Vouched) -> None:
+    """Write it, on disk when this returns. Raises InputError."""
+    _write(campaign / "vouched.json", vouched)
 
 
 def find_campaign(folder: Path, name: str) -> Path:

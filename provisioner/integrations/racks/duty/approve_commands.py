@@ -1,7 +1,8 @@
-"""`provisioner rack approve`, `halt` and `withdraw`: a person's word on the daemon's campaigns."""
+"""`provisioner rack approve`, `halt`, `withdraw`, `vouch`: a person's word on a campaign."""
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +11,18 @@ import typer
 
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.duty.approval import (
+    CAMPAIGNS,
+    TEXT_MAX,
     Approval,
+    Vouched,
     digest_campaign,
     find_campaign,
     keep_approval,
+    keep_vouched,
     read_approval,
+    read_vouched,
 )
-from provisioner.integrations.racks.plan import read_plan, read_record
+from provisioner.integrations.racks.plan import NAME, read_plan, read_record
 from provisioner.integrations.racks.update_start import check_packages, limit_plan
 from provisioner.integrations.racks.water_commands import ask_person
 from provisioner.model.input_error import InputError
@@ -97,9 +103,10 @@ def halt(
 
 
 def withdraw(folder: FolderArgument, name: NameArgument, who: WhoOption, why: WhyOption) -> None:
-    """End a campaign for good: nothing new is begun, and its nodes are the daemon's again.
+    """End a campaign for good: nothing new is begun.
 
-    Units may be left between two versions: look at each before they serve.
+    Nodes of a domain that was written to, and not proved, stay held: until all of it is read to run
+    the campaign's versions, or `rack vouch`.
 
     Example: provisioner rack withdraw /srv/racks winter --who amy --why "t3 was replaced"
     """
@@ -107,3 +114,37 @@ def withdraw(folder: FolderArgument, name: NameArgument, who: WhoOption, why: Wh
     said = f"{who}: {why}"[:400]
     keep_approval(campaign, read_approval(campaign).model_copy(update={"withdrawn": said}))
     typer.echo(f"{name} is withdrawn once what runs has ended")
+
+
+def vouch(
+    folder: FolderArgument,
+    name: NameArgument,
+    nodes: Annotated[
+        list[str], typer.Argument(metavar="NODE...", help="Nodes of the daemon, by name.")
+    ],
+    who: WhoOption,
+    why: WhyOption,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Vouch for nodes that a withdrawn campaign left held: nobody proved what runs on them.
+
+    Their journey goes on with the daemon's next look, and proves what the matrix pins; of NVLink
+    switches, power shelves and what has no pin, your word is all that there is.
+
+    Example: provisioner rack vouch /srv/racks winter n0 --who amy --why "all read by hand"
+    """
+    campaign = folder / CAMPAIGNS / name
+    if not re.fullmatch(NAME, name) or not campaign.is_dir():
+        problem = f"{folder / CAMPAIGNS} has no such folder"
+        raise InputError("NAME", name, problem, "Make it again, if it is lost.")
+    if (campaign / "approved.json").exists() and not read_approval(campaign).withdrawn:
+        problem = "it is not withdrawn: it goes on to prove them"
+        raise InputError("NAME", name, problem, "`rack withdraw` it first.")
+    if not (who.strip() and why.strip()):
+        problem = "nobody vouches for them, or not why"
+        raise InputError("--who", who, problem, "Give --who and --why.")
+    ask_person(f"vouch for {', '.join(nodes)}", yes=yes)
+    said = f"{who.strip()}: {why.strip()}"[:TEXT_MAX]
+    kept = read_vouched(campaign).nodes
+    keep_vouched(campaign, Vouched(nodes={**kept, **dict.fromkeys(nodes, said)}))
+    typer.echo(f"{', '.join(nodes)}: not held any more once the daemon has read it")

@@ -8,7 +8,6 @@ watch or request of the daemon touches them meanwhile. Whose they are is asked o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import PASSWORD
@@ -24,6 +22,7 @@ from provisioner.integrations.racks.campaign import ActKind, CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.duty.approval import (
     LINES_MAX,
+    OVER,
     TEXT_MAX,
     Approval,
     RackCampaign,
@@ -34,30 +33,35 @@ from provisioner.integrations.racks.duty.approval import (
     read_approval,
     read_state,
 )
+from provisioner.integrations.racks.duty.node_holds import (
+    HoldParts,
+    NodeHolds,
+    find_socket,
+    find_tenant,
+)
 from provisioner.integrations.racks.duty.rack_certificate import RACK_PAYLOAD, certify_rack
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.rack_update import carry_out
 from provisioner.integrations.racks.update_commands import FACTORY, OURS
-from provisioner.integrations.racks.update_log import open_log
+from provisioner.integrations.racks.update_log import UpdateLog, hold_log
 from provisioner.integrations.racks.update_start import (
     check_packages,
-    find_left,
     find_reasons,
+    find_unproved,
     limit_plan,
     prepare,
     read_rack_units,
 )
 from provisioner.integrations.racks.update_world import POLL_S, Update
+from provisioner.model.campaign import CampaignState
+from provisioner.model.events.fleet_events import CampaignChanged
 from provisioner.model.input_error import InputError
-from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.model.operation import OUTSIDE, Operation, OperationStatus
+from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.ports import (
     BmcAddress,
     BmcTransport,
-    Clock,
     Credentials,
-    Fenced,
     Secret,
     StoreFailed,
     SwitchAddress,
@@ -65,26 +69,23 @@ from provisioner.ports import (
 )
 from provisioner.runtime import permit
 from provisioner.runtime.whole_files import replace_file
-from provisioner.settings import Settings
 from provisioner.store.signing import Signer
-from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 USER = "PROVISIONER_BMC_USER"  # at BMCs of racks that are no nodes, for the watch of water
 RETRY_S = 3600.0  # between two turns of a campaign that is held: a person works on it
-_OVER = frozenset({RackCampaignState.DONE, RackCampaignState.WITHDRAWN})
-_SERVES = frozenset({State.RELEASED, State.DRAINING})
+_EVENTS = {  # what is told as an event of a campaign; one that waits was not begun
+    RackCampaignState.RUNNING: CampaignState.STARTED,
+    RackCampaignState.HALTED: CampaignState.PAUSED,
+    RackCampaignState.HELD: CampaignState.STOPPED,
+    RackCampaignState.DONE: CampaignState.DONE,
+    RackCampaignState.WITHDRAWN: CampaignState.ABORTED,
+}
 
 
-class DutyParts(Protocol):
+class DutyParts(HoldParts, Protocol):
     """What is needed of the daemon's parts; its ports are behind its gate."""
 
-    @property
-    def store(self) -> SqlStore: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def settings(self) -> Settings: ...
     @property
     def transport(self) -> BmcTransport: ...
     @property
@@ -103,6 +104,9 @@ class RackDuty:
     poll_s: float = POLL_S
     _checked: set[tuple[Path, str]] = field(default_factory=set)  # campaigns with their digests
 
+    def __post_init__(self) -> None:
+        self.holds = NodeHolds(self.parts)
+
     async def run(self) -> None:
         """Look for approved campaigns for ever."""
         try:
@@ -120,32 +124,30 @@ class RackDuty:
             try:
                 approval = read_approval(campaign)
                 before = read_state(campaign)
-                await self._turn(folder, campaign, approval, before)
+                await self._turn(campaign, approval, before)
             except InputError as error:  # a file, or a command that holds one
                 log.warning("racks, %s: %s", campaign.name, error)
             except OSError as error:  # nothing is sent that cannot be written down
                 log.error("racks, %s: %s", campaign.name, error)
 
-    async def _turn(
-        self, folder: Path, campaign: Path, approval: Approval, before: RackCampaign | None
-    ) -> None:
+    async def _turn(self, campaign: Path, approval: Approval, before: RackCampaign | None) -> None:
         now = self.parts.clock.now()
         if before is not None:
-            if before.state in _OVER:
+            if before.state in OVER:
                 return
             quiet = before.state is RackCampaignState.HELD and now - before.at < RETRY_S
             if quiet and not approval.withdrawn:
                 return
-        told = _Told(self, campaign, approval)
+        told = _Told(self, campaign, approval, before)
         try:
-            await self._carry(folder, campaign, approval, told)
+            await self._carry(campaign, approval, told)
             if approval.withdrawn and not told.is_over():  # it was held before it began
                 await told.withdraw(approval, told.held)
         except InputError as error:
             if approval.withdrawn:
                 await told.withdraw(approval)
             else:
-                told.write(RackCampaignState.WAITS, (f"{error}",))
+                await told.write(RackCampaignState.WAITS, (f"{error}",))
         except (OSError, StoreFailed):
             raise
         except Exception:  # our own bug: a person looks, and the daemon goes on with the rest
@@ -154,20 +156,22 @@ class RackDuty:
             if approval.withdrawn:
                 await told.withdraw(approval, (why,))
             else:
-                told.write(RackCampaignState.HELD, (why,))
+                await told.write(RackCampaignState.HELD, (why,))
 
-    async def _carry(self, folder: Path, campaign: Path, approval: Approval, told: _Told) -> None:
-        digest = digest_campaign(campaign)
+    async def open_campaign(self, campaign: Path, approval: Approval) -> Update:
+        """Return what the approved campaign needs of the world. Raises InputError."""
+        digest = await asyncio.to_thread(digest_campaign, campaign)
         if digest != approval.campaign_sha256:
             problem = "campaign.yaml is another one than the approved one"
             raise InputError(campaign.name, "", problem, "Approve it anew: `rack approve`.")
+        folder = Path(self.parts.settings.racks_folder)
         asked = await asyncio.to_thread(read_record, campaign / "campaign.yaml", CampaignFile)
         plan = await asyncio.to_thread(read_plan, folder / "racks.yaml")
         plan = limit_plan(plan, approval.racks)
         if (campaign, digest) not in self._checked:
             await asyncio.to_thread(check_packages, asked, plan, campaign)
             self._checked.add((campaign, digest))
-        nodes = await self.find_nodes(plan)
+        nodes = await self.holds.find_nodes(plan)
         addresses = await self._find_addresses(plan, nodes, approval.user)
         planned = (unit.name for rack in plan.racks for unit in rack.units if unit.bmc)
         for name in (name for name in planned if name not in addresses):
@@ -176,28 +180,36 @@ class RackDuty:
         update = self._build(folder, campaign, plan, asked, addresses)
         update.nvos = self._log_in(plan, approval, OURS)
         update.factory = self._log_in(plan, approval, FACTORY)
-        update.who_uses = partial(self._ask, plan, asked, campaign.name)
+        return update
+
+    async def _carry(self, campaign: Path, approval: Approval, told: _Told) -> None:
+        update = await self.open_campaign(campaign, approval)
+        update.who_uses = partial(self._ask, update.plan, update.asked, campaign.name)
         update.grace_s = approval.grace_h * 3600
         update.tell = told.tell
         update.halted = told.is_halted
-        with open_log(campaign / "journal") as journal, permit.name_act(touch_no_node):
-            begun = await prepare(update, journal)
-            told.hosts = {job.domain: job.hosts for job in begun.jobs}
-            told.nodes = {unit: node.id for unit, (node, _) in nodes.items()}
-            told.held = find_reasons(begun)
-            told.left = find_left(begun, plan, journal)
-            if not begun.jobs:
-                if begun.held:
-                    told.write(RackCampaignState.HELD, told.held)
+        async with hold_log(campaign / "journal") as journal:
+            with permit.name_act(touch_no_node):
+                begun = await prepare(update, journal)
+                told.hosts = {job.domain: job.hosts for job in begun.jobs}
+                told.held = find_reasons(begun)
+                told.extent = (update.plan, journal)
+                if not begun.jobs:
+                    await self._end_idle(update, campaign, told)
                     return
-                says = ("every version runs already", *await self._certify(update, campaign))
-                await self.free(campaign.name, ())
-                told.write(RackCampaignState.DONE, says)
-                return
-            outcome, hands = await carry_out(update, journal, begun)
-        proved = outcome.finished and not begun.held
-        uncertain = await self._certify(update, campaign) if proved else ()
-        await told.end(outcome, hands.why, uncertain)
+                outcome, hands = await carry_out(update, journal, begun)
+            proved = outcome.finished and not begun.held
+            uncertain = await self._certify(update, campaign) if proved else ()
+            await told.end(outcome, hands.why, uncertain)
+
+    async def _end_idle(self, update: Update, campaign: Path, told: _Told) -> None:
+        """Write how a campaign stands that has no acts now."""
+        if told.held:
+            await told.write(RackCampaignState.HELD, told.held)
+            return
+        says = ("every version runs already", *await self._certify(update, campaign))
+        await told.free_but(())
+        await told.write(RackCampaignState.DONE, says)
 
     async def _certify(self, update: Update, campaign: Path) -> Sequence[str]:
         """Read all racks once more, and sign what is proved of each; return why one is not."""
@@ -211,12 +223,12 @@ class RackDuty:
                 continue
             sealed = self.parts.signer.seal(RACK_PAYLOAD, made.model_dump_json().encode())
             file = campaign / f"{rack.name}.certificate.json"
-            replace_file(file, sealed + "\n", mode=0o666, lasting=True)
+            await asyncio.to_thread(replace_file, file, sealed + "\n", mode=0o666, lasting=True)
         return why
 
     async def open_world(self, folder: Path, plan: RackPlan) -> Update:
         """Return racks as they are without a campaign; a unit without a login has no address."""
-        nodes = await self.find_nodes(plan)
+        nodes = await self.holds.find_nodes(plan)
         addresses = await self._find_addresses(plan, nodes, self.environ.get(USER, ""))
         asked = CampaignFile(targets={Kind.COMPUTE_TRAY: {}})
         return self._build(folder, folder, plan, asked, addresses)
@@ -251,27 +263,20 @@ class RackDuty:
 
     # --- who is in the domain
 
-    async def find_nodes(self, plan: RackPlan) -> Mapping[str, tuple[Node, BmcRef]]:
-        """Return the node of each unit whose BMC is one of a node's, by the unit's name."""
-        nodes = await self.parts.store.nodes.list()
-        known = {_where(ref.url): (node, ref) for node in nodes for ref in node.bmcs}
-        units = (unit for rack in plan.racks for unit in rack.units if unit.bmc)
-        return {u.name: known[_where(u.bmc)] for u in units if _where(u.bmc) in known}
-
     async def _find_aside(self, plan: RackPlan) -> Collection[str]:
         """Return the units whose nodes are, or may be, set aside for a damaged row."""
         nodes = await self.parts.store.nodes.list_set_aside()
-        known = {_where(ref.url) for node in nodes for ref in node.bmcs}
+        known = {find_socket(ref.url) for node in nodes for ref in node.bmcs}
         units = [u for r in plan.racks for u in r.units if u.bmc]
         if any(node.kind is NodeKind.HOST and not node.bmcs for node in nodes):
             return {u.name for u in units}  # its BMC is not readable, either: any may be its own
-        return {u.name for u in units if _where(u.bmc) in known}
+        return {u.name for u in units if find_socket(u.bmc) in known}
 
     async def _ask(
         self, plan: RackPlan, asked: CampaignFile, name: str, units: Collection[str], *, hold: bool
     ) -> Mapping[str, str | None]:
         """Return who uses trays: by the store where the daemon has them, else by the campaign."""
-        nodes = await self.find_nodes(plan)
+        nodes = await self.holds.find_nodes(plan)
         aside = await self._find_aside(plan)  # after the others: what is damaged by now is here
         told: dict[str, str | None] = {}
         for unit in units:
@@ -279,39 +284,12 @@ class RackDuty:
             told[unit] = None if state is None else state.tenant
             if unit in nodes:
                 node = nodes[unit][0]
-                told[unit] = _find_tenant(node) or (await self._hold(node.id, name) if hold else "")
+                told[unit] = find_tenant(node)
+                if hold and not told[unit]:
+                    told[unit] = await self.holds.hold(node.id, name)
             elif unit in aside:
                 told[unit] = None  # nobody can tell
         return told
-
-    async def _hold(self, node: str, name: str) -> str:
-        """Keep the daemon's other parts from a node; return who has it instead, "" if we do."""
-        operations = self.parts.store.operations
-        opened = await operations.open(node, _want(name), self.parts.clock.now())
-        if opened is None:
-            active = [o for o in await operations.list_active() if o.node == node]
-            others = [o for o in active if o.want != _want(name)]
-            if others:
-                return f"operation {others[0].id} ({others[0].want})"
-            if not active:  # it is asked again in the next round
-                return "an operation that has just ended"
-        found = await self.parts.store.nodes.get(node)
-        tenant = "somebody" if found is None else _find_tenant(found)  # released in between
-        if tenant and opened is not None:
-            await self._end(opened, OperationStatus.DONE, "a tenant has it")
-        return tenant
-
-    async def free(self, name: str, kept: Collection[str], why: str = "") -> None:
-        """End the operations on nodes, but on `kept`; with `why`, parked for a person."""
-        for one in await self.parts.store.operations.list_active():
-            if one.want == _want(name) and one.node not in kept:
-                status = OperationStatus.PARKED if why else OperationStatus.DONE
-                await self._end(one, status, why or "its racks are updated")
-
-    async def _end(self, one: Operation, status: OperationStatus, note: str) -> None:
-        with contextlib.suppress(Fenced):  # it is over
-            taken = await self.parts.store.operations.take(one.id)
-            await self.parts.store.operations.end(taken, status, note)
 
     # --- logins
 
@@ -345,16 +323,18 @@ class RackDuty:
 class _Told:
     """Writes how one campaign stands, for the API, and frees what is no longer needed."""
 
-    def __init__(self, duty: RackDuty, campaign: Path, approval: Approval) -> None:
+    def __init__(
+        self, duty: RackDuty, campaign: Path, approval: Approval, before: RackCampaign | None
+    ) -> None:
         self._duty = duty
         self._campaign = campaign
         self._approval = approval
+        self._before = before  # as an earlier turn left it
         self._last: RackCampaign | None = None
         self._out: frozenset[str] = frozenset()
         self.hosts: Mapping[str, Sequence[str]] = {}  # trays, by domain
-        self.nodes: Mapping[str, str] = {}  # those that are nodes of the daemon
         self.held: Sequence[str] = ()  # why domains have no acts in this turn
-        self.left: Sequence[str] = ()  # trays of those that an earlier turn began
+        self.extent: tuple[RackPlan, UpdateLog] | None = None
 
     def is_halted(self) -> bool:
         """Return whether a person wants nothing new to be begun; the file is read each round."""
@@ -366,26 +346,27 @@ class _Told:
 
     def is_over(self) -> bool:
         """Return whether it was written to be over."""
-        return self._last is not None and self._last.state in _OVER
+        return self._last is not None and self._last.state in OVER
 
     async def tell(
         self, outcome: Outcome, domains: Collection[str], why: Mapping[str, str]
     ) -> None:
         if self._out - set(domains):  # a domain is proved: its trays are the daemon's again
-            await self._free_but(domains)
+            await self.free_but(domains)
         self._out = frozenset(domains)
         says = [f"{key}: {why.get(key, 'begins')}" for key in outcome.running]
         says += [f"{domain} is held at {key}" for domain, key in outcome.held.items()]
-        self.write(RackCampaignState.RUNNING, says, outcome, domains)
+        if outcome.running:  # else its end is told next
+            await self.write(RackCampaignState.RUNNING, says, outcome, domains)
 
     async def end(
         self, outcome: Outcome, why: Mapping[str, str], uncertain: Sequence[str] = ()
     ) -> None:
-        """Write how it ended. What is held once it was begun keeps its nodes until withdrawn."""
+        """Write how it ended. What was begun and is not proved keeps its nodes in any case."""
         if outcome.finished and not self.held:
-            await self._duty.free(self._campaign.name, ())
+            await self.free_but(())
             says = ("every version of every unit is proved", *uncertain)
-            self.write(RackCampaignState.DONE, says, outcome)
+            await self.write(RackCampaignState.DONE, says, outcome)
             return
         held = [f"{d} is held at {key}: {why.get(key, '')}" for d, key in outcome.held.items()]
         drained = {d for d, key in outcome.held.items() if key.endswith(f"/{ActKind.DRAIN}")}
@@ -394,31 +375,33 @@ class _Told:
         if approval.withdrawn:
             await self.withdraw(approval, held, outcome)
         elif outcome.finished:
-            await self._free_but(())
-            self.write(RackCampaignState.HELD, self.held, outcome)
+            await self.free_but(())
+            await self.write(RackCampaignState.HELD, self.held, outcome)
         elif outcome.held:
-            await self._free_but(out)
+            await self.free_but(out)
             held += self.held
-            self.write(RackCampaignState.HELD, held, outcome, sorted(out | set(outcome.held)))
+            await self.write(RackCampaignState.HELD, held, outcome, sorted(out | set(outcome.held)))
         else:
             halted = approval.halted or "it goes on with the next turn"
-            self.write(RackCampaignState.HALTED, (halted,), outcome, sorted(out))
+            await self.write(RackCampaignState.HALTED, (halted,), outcome, sorted(out))
 
-    async def _free_but(self, domains: Collection[str]) -> None:
-        """Free all nodes, but those of domains that are out, in this turn or since an earlier."""
-        hosts = {host for domain in domains for host in self.hosts[domain]} | set(self.left)
-        kept = {self.nodes[host] for host in hosts if host in self.nodes}
-        await self._duty.free(self._campaign.name, kept)
+    async def free_but(self, domains: Collection[str]) -> None:
+        """Free all nodes, but those of domains that are out, or were begun and are not proved."""
+        assert self.extent is not None
+        plan, journal = self.extent
+        kept = {host for domain in domains for host in self.hosts[domain]}
+        kept |= {tray for trays in find_unproved(plan, journal).values() for tray in trays}
+        await self._duty.holds.free(
+            self._campaign.name, plan, kept, "nothing unproved is left in its domain"
+        )
 
     async def withdraw(
         self, approval: Approval, says: Sequence[str] = (), outcome: Outcome | None = None
     ) -> None:
-        """End it for good: its nodes are parked for a person to look at."""
-        note = f"rack campaign {self._campaign.name} was withdrawn: {approval.withdrawn}"
-        await self._duty.free(self._campaign.name, (), note[:TEXT_MAX])
-        self.write(RackCampaignState.WITHDRAWN, (approval.withdrawn, *says), outcome)
+        """End it for good. `RackHolds` frees its nodes, where and when that is safe."""
+        await self.write(RackCampaignState.WITHDRAWN, (approval.withdrawn, *says), outcome)
 
-    def write(
+    async def write(
         self,
         state: RackCampaignState,
         says: Sequence[str],
@@ -440,27 +423,26 @@ class _Told:
             because=self._approval.why,
             at=self._duty.parts.clock.now(),
         )
-        before = self._last
-        if before is None or before.model_copy(update={"at": standing.at}) != standing:
-            keep_state(self._campaign, standing)
-            self._last = standing
+        if self._last is not None and self._last.model_copy(update={"at": standing.at}) == standing:
+            return
+        before = self._last or self._before
+        if before is None or before.state is not state:
+            await self._notify(standing)
+        await asyncio.to_thread(keep_state, self._campaign, standing)
+        self._last = standing
 
-
-def _find_tenant(node: Node) -> str:
-    """Return whose host or data a node is; a node that is only promised to somebody is free."""
-    if node.state in _SERVES or node.served:
-        return node.served or node.tenant or "somebody"
-    return ""
-
-
-def _where(url: str) -> str:
-    parts = urlsplit(url.lower())
-    port = parts.port or (80 if parts.scheme == "http" else 443)
-    return f"{parts.hostname}:{port}"
-
-
-def _want(name: str) -> str:
-    return f"{OUTSIDE}rack campaign {name}"
+    async def _notify(self, standing: RackCampaign) -> None:
+        """Write the event that webhooks and the console get: before the state, so that none is
+        lost.
+        """
+        if standing.state in _EVENTS:
+            event = CampaignChanged(
+                campaign=f"racks/{standing.name}",
+                state=_EVENTS[standing.state],
+                reason="; ".join(standing.says)[:TEXT_MAX],
+                by=standing.approved_by,
+            )
+            await self._duty.parts.store.journal.append(event, standing.at)
 
 
 def touch_no_node() -> str:

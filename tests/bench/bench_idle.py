@@ -7,6 +7,7 @@ files on loopback; once it serves and takes next to no CPU time, its resident me
 /proc (MiB; `pss_mb` needs root, since the daemon forbids its own user to look). `provisioner
 --help` and `provisioner node list`, which that daemon answers, are each run once to compile what is
 not yet compiled, then five times: CPU seconds of the process by wait4(2), in the median.
+`imports_mb` is what the imports of `serve` take, by package, in a process of their own.
 `idle_transactions` are those of a simulated hour with one host and twelve leaves, virtual time.
 
 The last line is JSON; exit code 1 if one of the figures is beyond what is demanded.
@@ -108,6 +109,16 @@ def measure_cpu(command: Sequence[str], folder: Path, environment: Mapping[str, 
     return statistics.median(seconds[1:])
 
 
+def measure_imports(environment: Mapping[str, str]) -> dict[str, float]:
+    """Return the MiB that the daemon's imports take, by package."""
+    program = Path(__file__).with_name("import_memory.py")
+    done = subprocess.run(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, check=True, env=environment
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
 def bench(folder: Path) -> dict[str, float | None]:
     """Return all figures but the transactions."""
     environment = make_environment()
@@ -138,7 +149,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         figures["idle_transactions"] = count_idle_transactions(Path(folder))[0]
     missed = sorted(n for n, most in DEMANDED.items() if (figures[n] or 0.0) > most)
-    report = {**this_machine.told(), **figures, "demanded": DEMANDED, "missed": missed}
+    imports = {"imports_mb": measure_imports(make_environment())}
+    report = {**this_machine.told(), **figures, **imports, "demanded": DEMANDED, "missed": missed}
     for name, value in report.items():
         sys.stdout.write(f"{name:>22}  {value}\n")
     sys.stdout.write(json.dumps(report) + "\n")

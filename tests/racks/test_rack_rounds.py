@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rack_rig import TARGETS, make
 from test_domains import Two
 from typer.testing import CliRunner
 
-from provisioner.integrations.racks import update_commands
+from provisioner.integrations.racks import update_commands, water_file
 from provisioner.integrations.racks.membership import UnitReading
 from provisioner.integrations.racks.plan import PlannedUnit
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import NOTED, Line, open_log
 from provisioner.integrations.racks.update_world import keep_dry, wait_all
-from provisioner.integrations.racks.water import WaterState
-from provisioner.integrations.racks.water_file import wait_for_water
+from provisioner.integrations.racks.water import UnitWater, WaterState
+from provisioner.integrations.racks.water_file import open_water, wait_for_water
 from provisioner.ports import Call, Unreachable
 
 TRAY = {"compute-tray": TARGETS["compute-tray"]}
@@ -151,6 +153,42 @@ def test_behind_a_line_that_was_cut_no_other_one_is_written(
             ]
 
     asyncio.run(scenario())
+
+
+def test_of_two_looks_that_are_kept_at_one_time_the_later_one_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Racks are looked at side by side, and each keeps what all have found so far."""
+    file = tmp_path / "water.json"
+    original = water_file.replace_file
+    written: list[int] = []
+    first = threading.Event()
+
+    def replace(path: Path, content: str, **more: Any) -> None:
+        if not first.is_set():
+            first.set()
+            time.sleep(0.05)  # the second one comes meanwhile, and waits
+        written.append(content.count('"wet"'))
+        original(path, content, **more)
+
+    monkeypatch.setattr(water_file, "replace_file", replace)
+
+    async def scenario() -> None:
+        with open_water(file) as store:
+
+            async def keep(name: str) -> None:
+                store.units[name] = UnitWater(state=WaterState.WET, latched=True)
+                await store.keep()
+
+            keeping = asyncio.create_task(keep("t0"))
+            await asyncio.to_thread(first.wait)
+            await asyncio.gather(keeping, keep("t1"), keep("t2"))
+
+    asyncio.run(scenario())
+    assert written[0] == 1
+    assert written[-1] == 3
+    with open_water(file) as store:
+        assert sorted(store.units) == ["t0", "t1", "t2"]
 
 
 @pytest.mark.parametrize("fails", ["t0", "t1"])

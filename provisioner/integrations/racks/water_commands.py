@@ -145,7 +145,7 @@ class Racked:
             now = time.time()  # BMCs may have taken longer than its file is new
             told = read_building(self.building, self.rack.name, now)
             self.store.units[name] = fold_look(before, told, now)
-        await asyncio.to_thread(self.store.save)
+        await self.store.keep()
         return {u.name: self.store.units.get(u.name, UnitWater()) for u in self.rack.units}
 
     def judge(self, known: Mapping[str, UnitWater]) -> Mapping[str, tuple[WaterState, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -77,7 +79,11 @@ def open_water(file: Path) -> Iterator[WaterStore]:
             problem = "another command holds it"
             raise HeldFile("--water", str(file), problem, "Wait for its end.") from None
         units = read_record(file, WaterFile).units if file.exists() else {}
-        yield WaterStore(file, dict(units))
+        store = WaterStore(file, dict(units))
+        try:
+            yield store
+        finally:
+            store.close()
     finally:
         os.close(held)
 
@@ -110,12 +116,36 @@ class WaterStore:
     def __init__(self, file: Path, units: dict[str, UnitWater]) -> None:
         self._file = file
         self.units = units
+        self._begun = 0  # how often it was to be written; each has all of those before it
+        self._written = 0
+        self._filing = threading.Lock()  # one thread writes, and none once another may hold it
+        self._closed = False
 
     def save(self) -> None:
         """Write all of it; it is on the disk when this returns. Raises InputError."""
-        written = WaterFile(units=self.units).model_dump_json(indent=2)
-        try:
-            replace_file(self._file, written + "\n", mode=0o666, lasting=True)
-        except OSError as error:
-            problem = f"it cannot be written ({error.strerror})"
-            raise InputError("--water", str(self._file), problem, "Make room.") from None
+        self._begun += 1
+        self._write(self._begun, self._dump())
+
+    async def keep(self) -> None:
+        """Do as `save`, beside the event loop. Raises InputError."""
+        self._begun += 1
+        await asyncio.to_thread(self._write, self._begun, self._dump())
+
+    def close(self) -> None:
+        """Wait for what is being written; nothing is any more."""
+        with self._filing:
+            self._closed = True
+
+    def _dump(self) -> str:
+        return WaterFile(units=self.units).model_dump_json(indent=2) + "\n"
+
+    def _write(self, number: int, written: str) -> None:
+        with self._filing:
+            if number <= self._written or self._closed:
+                return  # a later one is on the disk, or whoever waited for it is gone
+            try:
+                replace_file(self._file, written, mode=0o666, lasting=True)
+            except OSError as error:
+                problem = f"it cannot be written ({error.strerror})"
+                raise InputError("--water", str(self._file), problem, "Make room.") from None
+            self._written = number

@@ -1,4 +1,8 @@
-"""Debian's Chromium without a screen, and somebody who looks at the console with it."""
+"""Debian's Chromium without a screen, and somebody who looks at the console with it.
+
+`chromium-headless-shell` is the same engine without a desktop's window and costs half the CPU time;
+where only `chromium` is installed, that one is started.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,17 @@ BARRIERS = """async () => {
 }"""
 
 
+def find_chromium() -> str | None:
+    """The installed browser that costs least; None if there is none."""
+    return shutil.which("chromium-headless-shell") or shutil.which("chromium")
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The browser; --no-sandbox because CI is root, and it opens nothing but our own pages."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"),
+            executable_path=find_chromium(),
             args=["--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb"],
         )
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from chromium import Looker, chromium
+from chromium import Looker, chromium, find_chromium
 from console_site import Site
 from playwright.sync_api import Browser, Error
 
@@ -68,8 +67,8 @@ class SharedBrowser:
     def get_browser(self) -> Browser:
         self.enter_network()
         if self._browser is None:
-            if shutil.which("chromium") is None:
-                pytest.skip("there is no Chromium: apt-get install chromium")
+            if find_chromium() is None:
+                pytest.skip("there is no Chromium: apt-get install chromium-headless-shell")
             self._browser = self._rest.enter_context(chromium())
         return self._browser
 

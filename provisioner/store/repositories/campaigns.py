@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from provisioner.model.campaign import (
     Campaign,
@@ -26,6 +26,7 @@ from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import evidence_rows, journal, node_rows
 from provisioner.store.rows.records import parse, parse_each, record_owner
+from provisioner.store.rows.statements import delete_rows, find_value, insert_row, update_rows
 from provisioner.store.rows.tenant_rows import put_notice
 from provisioner.store.schema.schema import campaign_nodes, campaigns, notices, release_pins
 
@@ -122,7 +123,7 @@ def add_campaign(connection: Connection, campaign: Campaign, by: str, now: float
     """Add a campaign; `StaleWrite` if the id is taken."""
     if read_campaign(connection, campaign.id) is not None:
         raise StaleWrite(f"there is a campaign {campaign.id} already")
-    connection.execute(insert(campaigns).values(id=campaign.id, **_columns(campaign)))
+    insert_row(connection, campaigns, {"id": campaign.id, **_columns(campaign)})
     event = CampaignChanged(
         campaign=campaign.id,
         state=campaign.state,
@@ -198,8 +199,7 @@ def admit(
 
 
 def read_campaign(connection: Connection, campaign_id: str) -> Campaign | None:
-    query = select(campaigns.c.body).where(campaigns.c.id == campaign_id)
-    body = connection.scalar(query)
+    body = find_value(connection, campaigns.c.body, id=campaign_id)
     return None if body is None else parse(Campaign, body, f"campaigns, {campaign_id}")
 
 
@@ -250,13 +250,13 @@ def _read_pin(connection: Connection, key: str, body: str) -> ReleasePin | None:
 
 
 def put_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
-    connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
-    connection.execute(insert(release_pins).values(key=pin.key, body=pin.model_dump_json()))
+    delete_rows(connection, release_pins, key=pin.key)
+    insert_row(connection, release_pins, {"key": pin.key, "body": pin.model_dump_json()})
     journal.append(connection, PinChanged(pin=pin), now)
 
 
 def drop_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
-    connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
+    delete_rows(connection, release_pins, key=pin.key)
     journal.append(connection, PinChanged(dropped=pin), now)
 
 
@@ -274,19 +274,18 @@ def _by_node(rows: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _fence(connection: Connection, campaign: Campaign) -> None:
-    query = select(campaigns.c.generation).where(campaigns.c.id == campaign.id)
-    if connection.scalar(query) != campaign.generation:
+    if find_value(connection, campaigns.c.generation, id=campaign.id) != campaign.generation:
         raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
 
 
 def _put_row(connection: Connection, row: CampaignRow) -> str:
     """Write a node's row; the state that it was in, "" if it is new."""
-    mine = (campaign_nodes.c.campaign == row.campaign) & (campaign_nodes.c.node == row.node)
-    was = connection.scalar(select(campaign_nodes.c.state).where(mine))
+    mine = {"campaign": row.campaign, "node": row.node}
+    was: str | None = find_value(connection, campaign_nodes.c.state, **mine)
     if was is None:
-        connection.execute(insert(campaign_nodes).values(**_row(row)))
+        insert_row(connection, campaign_nodes, _row(row))
     else:
-        connection.execute(update(campaign_nodes).where(mine).values(**_row(row)))
+        update_rows(connection, campaign_nodes, mine, _row(row))
     return was or ""
 
 

@@ -61,7 +61,7 @@ class SqlEvidenceRepository:
         )
 
     async def get_report(self, node: str) -> HealthReport | None:
-        return await self._transactions.read_of(node, lambda c: evidence_rows.read_report(c, node))
+        return await self._transactions.recall_of(evidence_rows.read_report, node)
 
     async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]:
         """Return the reports that ended at `since` or later, the newest first."""

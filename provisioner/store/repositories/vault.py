@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from provisioner.model.credential import CredentialStanding, RotationCause
 from provisioner.model.events.event import Event
@@ -21,6 +21,7 @@ from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.repositories.key_exchange import prepare_keys
 from provisioner.store.repositories.signing_keys import MasterKey, Sealing
 from provisioner.store.rows import credential_rows, journal
+from provisioner.store.rows.statements import insert_row, update_rows
 from provisioner.store.schema.schema import credentials
 
 # ------------------------------------------------------------------------------
@@ -116,8 +117,6 @@ _SEALED = {
     for column in ("current", "pending")
 }
 _MINE = update(credentials).where(credentials.c.name == bindparam("wanted"))
-_UNDER_THE_KEY = _MINE.where(credentials.c.key_id == bindparam("held_key"))
-_PENDING_WRITTEN = _UNDER_THE_KEY.values(pending=bindparam("pending"))
 _CONFIRMED = _MINE.where(credentials.c.pending.is_not(None)).values(
     current=credentials.c.pending, pending=None
 )
@@ -208,23 +207,18 @@ class Vault:
         A row is under one key. While the master key is exchanged, the other column may be under the
         old one: it is sealed anew with this one.
         """
-        mine = {"wanted": name, "held_key": key.id}
-        if columns.keys() == {"pending"}:
-            written = connection.execute(_PENDING_WRITTEN, {**mine, **columns})
-        else:
-            written = connection.execute(_UNDER_THE_KEY.values(**columns), mine)
-        if written.rowcount:
+        if update_rows(connection, credentials, {"name": name, "key_id": key.id}, columns):
             return
         values = {**columns, "key_id": key.id}
         row = connection.execute(_ROW, {"wanted": name}).one_or_none()
         if row is None:
-            connection.execute(insert(credentials).values(name=name, **values))
+            insert_row(connection, credentials, {"name": name, **values})
             return
         place = f"credential {name}"
         for column, kept in (("current", row.current), ("pending", row.pending)):
             if column not in columns and kept is not None:
                 values[column] = key.seal(self._key.open(kept, place), place)
-        connection.execute(_MINE.values(**values), mine)
+        update_rows(connection, credentials, {"name": name}, values)
 
     def _open(self, name: str, sealed: bytes | None) -> Login | None:
         if sealed is None:

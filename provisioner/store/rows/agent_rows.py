@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from provisioner.model.agent import AgentSession
 from provisioner.model.operation import KeptAnswer, TooManyKeys
 from provisioner.store.rows.records import clean, parse, parse_each, parse_object
+from provisioner.store.rows.statements import insert_row, update_rows
 from provisioner.store.schema.schema import agents, answers, clock_marks
 
 # ------------------------------------------------------------------------------
@@ -132,8 +133,6 @@ def change_session(connection: Connection, node: str, changes: Mapping[str, obje
 def put_session(connection: Connection, session: AgentSession) -> None:
     """Make or replace the row of the session's node."""
     values = {"body": clean(session.model_dump_json()), "seen_at": session.seen_at}
-    updated = connection.execute(
-        update(agents).where(agents.c.node == session.node).values(**values)
-    )
-    if updated.rowcount == 0:
-        connection.execute(insert(agents).values(node=session.node, **values))
+    mine = {"node": session.node}
+    if not update_rows(connection, agents, mine, values):
+        insert_row(connection, agents, mine | values)

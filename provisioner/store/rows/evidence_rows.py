@@ -43,6 +43,13 @@ from provisioner.ports import Fenced
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows import records
 from provisioner.store.rows.records import clean, json_text, parse, parse_each, parse_inventory
+from provisioner.store.rows.statements import (
+    delete_rows,
+    find_row,
+    find_value,
+    insert_row,
+    update_rows,
+)
 from provisioner.store.schema.schema import (
     baselines,
     certificates,
@@ -72,17 +79,9 @@ _MARK = select(func.count(), func.sum(samples.c.taken_at)).where(
 
 def put_sample(connection: Connection, sample: Sample) -> None:
     """Store the newest sample of a node for its set of versions in place of the former one."""
-    same = (samples.c.node == sample.node) & (samples.c.versions == sample.versions)
-    connection.execute(delete(samples).where(same))
-    connection.execute(
-        insert(samples).values(
-            node=sample.node,
-            profile=sample.profile,
-            versions=sample.versions,
-            body=sample.model_dump_json(),
-            taken_at=sample.taken_at,
-        )
-    )
+    row = sample.model_dump(include={"node", "profile", "versions", "taken_at"})
+    delete_rows(connection, samples, node=sample.node, versions=sample.versions)
+    insert_row(connection, samples, row | {"body": sample.model_dump_json()})
 
 
 def read_samples(
@@ -108,16 +107,9 @@ def read_mark(connection: Connection, profile: str, versions: str) -> tuple[int,
 
 def put_baseline(connection: Connection, baseline: Baseline) -> None:
     """Store the learned baseline of a metric in place of the former one."""
-    same = (baselines.c.profile == baseline.profile) & (baselines.c.metric == baseline.metric)
-    connection.execute(delete(baselines).where(same))
-    connection.execute(
-        insert(baselines).values(
-            profile=baseline.profile,
-            metric=baseline.metric,
-            body=baseline.model_dump_json(),
-            learned_at=baseline.learned_at,
-        )
-    )
+    row = baseline.model_dump(include={"profile", "metric", "learned_at"})
+    delete_rows(connection, baselines, profile=baseline.profile, metric=baseline.metric)
+    insert_row(connection, baselines, row | {"body": baseline.model_dump_json()})
 
 
 def read_baselines(connection: Connection, profile: str) -> tuple[Baseline, ...]:
@@ -158,12 +150,10 @@ def put_session(connection: Connection, session: FabricSession) -> FabricSession
         "body": stored.model_dump_json(),
     }
     if session.generation == 0:
-        connection.execute(insert(fabric_sessions).values(id=stored.id, **row))
+        insert_row(connection, fabric_sessions, {"id": stored.id, **row})
         return stored
-    mine = (fabric_sessions.c.id == session.id) & (
-        fabric_sessions.c.generation == session.generation
-    )
-    if connection.execute(update(fabric_sessions).where(mine).values(**row)).rowcount != 1:
+    mine = {"id": session.id, "generation": session.generation}
+    if update_rows(connection, fabric_sessions, mine, row) != 1:
         raise Fenced(f"fabric session {session.id} was changed by another writer")
     return stored
 
@@ -171,12 +161,10 @@ def put_session(connection: Connection, session: FabricSession) -> FabricSession
 def put_outcomes(connection: Connection, outcomes: Sequence[FabricOutcome]) -> None:
     """Store a session's outcomes of nodes in place of their former ones."""
     for outcome in outcomes:
-        connection.execute(delete(fabric_outcomes).where(fabric_outcomes.c.node == outcome.node))
-        connection.execute(
-            insert(fabric_outcomes).values(
-                node=outcome.node, session=outcome.session, body=outcome.model_dump_json()
-            )
-        )
+        body = outcome.model_dump_json()
+        row = {"node": outcome.node, "session": outcome.session, "body": body}
+        delete_rows(connection, fabric_outcomes, node=outcome.node)
+        insert_row(connection, fabric_outcomes, row)
 
 
 def read_open(connection: Connection) -> tuple[FabricSession, ...]:
@@ -197,12 +185,12 @@ def _session(body: str) -> FabricSession:
 
 def read_outcome(connection: Connection, node: str) -> FabricOutcome | None:
     """Return the newest session's outcome for a node."""
-    query = select(fabric_outcomes.c.body).where(fabric_outcomes.c.node == node)
-    body = connection.execute(query).scalar_one_or_none()
+    body = find_value(connection, fabric_outcomes.c.body, node=node)
     return None if body is None else parse(FabricOutcome, body, f"fabric_outcomes, {node}")
 
 
-# made once: the watch reads a certificate at every look, a turn reads inventories and reports
+# made once: the watch reads a certificate at every look, a turn reads inventories and reports, and
+# a fabric session the reports of its members at each step
 _CERTIFICATE = select(certificates.c.body).where(certificates.c.id == bindparam("name"))
 _NEWEST = (
     select(inventories.c.body)
@@ -215,6 +203,13 @@ _NEWEST_ID = (
     .select_from(inventories.outerjoin(node_versions, node_versions.c.node == inventories.c.node))
     .where(inventories.c.node == bindparam("name"))
     .order_by(inventories.c.id.desc())
+    .limit(1)
+)
+_ADDED = insert(inventories).returning(inventories.c.id)
+_REPORT = (
+    select(reports.c.body)
+    .where(reports.c.node == bindparam("name"))
+    .order_by(reports.c.id.desc())
     .limit(1)
 )
 _REVOKED = select(certificates.c.revoked_at).where(certificates.c.id == bindparam("name"))
@@ -231,10 +226,8 @@ def put_inventory(connection: Connection, inventory: Inventory, now: float) -> N
     newest = connection.execute(_NEWEST_ID, {"name": inventory.node}).one_or_none()
     number = None if newest is None or newest.digest != digest else newest.id
     if number is None:
-        added = insert(inventories).values(
-            node=inventory.node, digest=digest, body=body, seen_at=now
-        )
-        number = connection.execute(added.returning(inventories.c.id)).scalar_one()
+        row = {"node": inventory.node, "digest": digest, "body": body, "seen_at": now}
+        number = connection.execute(_ADDED, row).scalar_one()
     elif newest is not None and newest.listed == number:
         return
     _list_inventory(connection, inventory, number, now)
@@ -248,44 +241,47 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int, n
     node = inventory.node
     versions = json.dumps(list_versions(inventory), separators=(",", ":"))
     digest = hashlib.sha256(versions.encode()).hexdigest()
-    before = connection.scalar(select(node_versions.c.versions).where(node_versions.c.node == node))
-    if before != digest:
-        same = select(version_sets.c.digest).where(version_sets.c.digest == digest)
-        if connection.scalar(same) is None:
-            connection.execute(insert(version_sets).values(digest=digest, body=versions))
-        values = {"node": node, "begins_at": now, "versions": digest}
-        at_once = (version_spans.c.node == node) & (version_spans.c.begins_at == now)
-        connection.execute(delete(version_spans).where(at_once))  # the last one of a moment stays
-        connection.execute(insert(version_spans).values(**values))
+    if find_value(connection, node_versions.c.versions, node=node) != digest:
+        if find_value(connection, version_sets.c.digest, digest=digest) is None:
+            insert_row(connection, version_sets, {"digest": digest, "body": versions})
+        at = {"node": node, "begins_at": now}
+        delete_rows(connection, version_spans, **at)  # the last one of a moment stays
+        insert_row(connection, version_spans, at | {"versions": digest})
         _forget_spans(connection, node, now)
-    connection.execute(delete(node_versions).where(node_versions.c.node == node))
-    connection.execute(
-        insert(node_versions).values(
-            node=node,
-            inventory=number,
-            versions=digest,
-            serials=clean("\n".join(list_serials(inventory))),
-            models=clean("\n".join(list_models(inventory))),
-        )
-    )
+    row = {
+        "node": node,
+        "inventory": number,
+        "versions": digest,
+        "serials": clean("\n".join(list_serials(inventory))),
+        "models": clean("\n".join(list_models(inventory))),
+    }
+    delete_rows(connection, node_versions, node=node)
+    insert_row(connection, node_versions, row)
 
 
 SPANS_KEPT_S = 750 * 86_400.0  # faults are looked back at for 730 days at most
 SPANS_MAX = 500  # of one node: a BMC that tells now this and now that adds one each time
+_SPANS = select(version_spans.c.begins_at).where(version_spans.c.node == bindparam("name"))
+_NEWEST_SPANS = _SPANS.order_by(version_spans.c.begins_at.desc()).offset(SPANS_MAX - 1).limit(1)
+_OLD_SPAN = select(func.max(version_spans.c.begins_at)).where(
+    version_spans.c.node == bindparam("name"), version_spans.c.begins_at <= bindparam("kept_since")
+)
 
 
 def _forget_spans(connection: Connection, node: str, now: float) -> None:
     """Forget a node's oldest sets of versions; the one of the oldest time that is kept stays."""
     mine = version_spans.c.node == node
     begins = version_spans.c.begins_at
-    newest = select(begins).where(mine).order_by(begins.desc()).offset(SPANS_MAX - 1).limit(1)
-    old = select(func.max(begins)).where(mine, begins <= now - SPANS_KEPT_S)
-    bounds = [b for b in (connection.scalar(newest), connection.scalar(old)) if b is not None]
-    gone = mine & (begins < max(bounds, default=float("-inf")))
+    kept_since = now - SPANS_KEPT_S
+    begun = (
+        connection.scalar(_NEWEST_SPANS, {"name": node}),
+        connection.scalar(_OLD_SPAN, {"name": node, "kept_since": kept_since}),
+    )
+    gone = mine & (begins < max((b for b in begun if b is not None), default=float("-inf")))
     if connection.scalar(select(begins).where(gone).limit(1)) is None:
         return
     # nobody reads a retired node again, so that its own turn never comes
-    left = cast(json_text(nodes.c.body, "entered_at"), Double) <= now - SPANS_KEPT_S
+    left = cast(json_text(nodes.c.body, "entered_at"), Double) <= kept_since
     retired = select(nodes.c.id).where(nodes.c.state == str(State.RETIRED), left)
     gone |= version_spans.c.node.in_(retired)
     digests = set(connection.scalars(select(version_spans.c.versions).where(gone)))
@@ -361,21 +357,18 @@ def read_parts(
 
 def put_report(connection: Connection, report: HealthReport) -> None:
     """Keep a validation's results beside the earlier ones."""
-    connection.execute(
-        insert(reports).values(
-            node=report.node,
-            digest=report.digest(),
-            body=report.model_dump_json(),
-            ended_at=report.ended_at,
-        )
-    )
+    row = {
+        "node": report.node,
+        "digest": report.digest(),
+        "body": report.model_dump_json(),
+        "ended_at": report.ended_at,
+    }
+    insert_row(connection, reports, row)
 
 
 def read_report(connection: Connection, node: str) -> HealthReport | None:
     """Return the results of a node's last validation."""
-    body = connection.scalar(
-        select(reports.c.body).where(reports.c.node == node).order_by(reports.c.id.desc()).limit(1)
-    )
+    body = connection.scalar(_REPORT, {"name": node})
     return None if body is None else parse(HealthReport, body, f"reports, {node}")
 
 
@@ -397,7 +390,7 @@ def put_evidence(connection: Connection, digest: str, size: int, packed: bytes) 
         return
     try:
         with connection.begin_nested():
-            connection.execute(insert(evidence).values(digest=digest, size=size, body=packed))
+            insert_row(connection, evidence, {"digest": digest, "size": size, "body": packed})
     except IntegrityError:
         return  # another daemon stored the same text in the meantime
 
@@ -411,9 +404,7 @@ def pack(text: str) -> tuple[str, int, bytes]:
 
 def read_evidence(connection: Connection, digest: str) -> str | None:
     """Return the text with this digest; `DamagedRow` if the stored text has another one."""
-    row = connection.execute(
-        select(evidence.c.size, evidence.c.body).where(evidence.c.digest == digest)
-    ).first()
+    row = find_row(connection, evidence, digest=digest)
     if row is None:
         return None
     try:
@@ -427,15 +418,9 @@ def read_evidence(connection: Connection, digest: str) -> str | None:
 
 def put_certificate(connection: Connection, certificate: Certificate) -> None:
     """Keep a certificate; its id must be new."""
-    connection.execute(
-        insert(certificates).values(
-            id=certificate.id,
-            node=certificate.node,
-            body=certificate.model_dump_json(),
-            issued_at=certificate.issued_at,
-            revoked_reason="",
-        )
-    )
+    row = certificate.model_dump(include={"id", "node", "issued_at"})
+    row |= {"body": certificate.model_dump_json(), "revoked_reason": ""}
+    insert_row(connection, certificates, row)
 
 
 def read_certificate(connection: Connection, certificate_id: str) -> Certificate | None:
@@ -488,15 +473,8 @@ def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
 
 def put_proof(connection: Connection, proof: ReleaseProof) -> None:
     """Store the proof of a node's release into a customer VRF."""
-    connection.execute(
-        insert(proofs).values(
-            node=proof.node,
-            certificate=proof.certificate,
-            tenant=proof.tenant,
-            body=proof.model_dump_json(),
-            confirmed_at=proof.confirmed_at,
-        )
-    )
+    row = proof.model_dump(include={"node", "certificate", "tenant", "confirmed_at"})
+    insert_row(connection, proofs, row | {"body": proof.model_dump_json()})
 
 
 def read_proof(connection: Connection, node: str) -> ReleaseProof | None:
@@ -508,7 +486,6 @@ def read_proof(connection: Connection, node: str) -> ReleaseProof | None:
 
 def put_matrix(connection: Connection, digest: str, text: str, now: float) -> None:
     """Keep a matrix that was used; the same one is kept once."""
-    if connection.scalar(select(matrices.c.digest).where(matrices.c.digest == digest)) is None:
-        connection.execute(
-            insert(matrices).values(digest=digest, body=clean(text), first_used_at=now)
-        )
+    if find_value(connection, matrices.c.digest, digest=digest) is None:
+        row = {"digest": digest, "body": clean(text), "first_used_at": now}
+        insert_row(connection, matrices, row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
-from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, select
 
 from provisioner.model.campaign import CampaignState
 from provisioner.model.location import Port
@@ -14,6 +14,7 @@ from provisioner.planning.lifecycle.journey import describe_transition
 from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import journal, records
 from provisioner.store.rows.records import STAND_IN, json_text, parse, parse_node
+from provisioner.store.rows.statements import find_value, insert_row, update_rows
 from provisioner.store.schema.schema import alerts, campaign_nodes, campaigns, certificates, nodes
 
 # made once: to build a statement costs more than to run it
@@ -31,10 +32,10 @@ LAST_CHANGE = select(func.coalesce(func.max(nodes.c.changed), 0)).where(
 
 def add_node(connection: Connection, node: Node) -> Node:
     """Return a new row, with the generation that the node has; `StaleWrite` if the id is taken."""
-    if connection.scalar(select(nodes.c.id).where(nodes.c.id == node.id)) is not None:
+    if find_value(connection, nodes.c.id, id=node.id) is not None:
         raise StaleWrite(f"there is a node {node.id} already")
     row = _columns(node) | {"changed": _next_change(connection)}
-    connection.execute(insert(nodes).values(id=node.id, **row))
+    insert_row(connection, nodes, {"id": node.id, **row})
     return node
 
 
@@ -70,11 +71,9 @@ def save_node(connection: Connection, node: Node) -> Node:
         event = describe_transition(parse_node(stored.body), saved)
         assert event is not None
         journal.append(connection, event, saved.entered_at)
-    mine = (nodes.c.id == node.id) & (nodes.c.generation == node.generation)
-    updated = connection.execute(
-        update(nodes).where(mine).values(**_columns(saved), changed=_next_change(connection))
-    )
-    if updated.rowcount != 1:
+    values = _columns(saved) | {"changed": _next_change(connection)}
+    mine = {"id": node.id, "generation": node.generation}
+    if update_rows(connection, nodes, mine, values) != 1:
         raise StaleWrite(f"node {node.id} is no longer at generation {node.generation}")
     return saved
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.certificate import Certificate
@@ -25,6 +25,7 @@ from provisioner.planning.certification.certification import find_expiry, identi
 from provisioner.ports.errors import DamagedRow, Fenced, StaleWrite
 from provisioner.store.rows import evidence_rows, journal, node_rows, records, tenant_rows
 from provisioner.store.rows.records import canonical, clean, parse_object
+from provisioner.store.rows.statements import find_value, insert_row, update_rows
 from provisioner.store.schema.schema import ledger, operations
 
 # Statuses after which an action is no longer under way; `settled_at` is the time of the last.
@@ -42,6 +43,21 @@ _ACTIVE = (
     .order_by(operations.c.node)
 )
 _OF_NODE = select(ledger).where(ledger.c.node == bindparam("name")).order_by(ledger.c.id)
+_LAST_NUMBER = select(func.max(operations.c.number)).where(operations.c.node == bindparam("name"))
+_TAKEN = (
+    update(operations)
+    .where(
+        operations.c.id == bindparam("wanted"),
+        operations.c.status == str(OperationStatus.ACTIVE),
+    )
+    .values(epoch=operations.c.epoch + 1, version=operations.c.version + 1)
+)
+_LAST_ATTEMPT = (
+    select(ledger)
+    .where(ledger.c.operation == bindparam("of"), ledger.c.action == bindparam("wanted"))
+    .order_by(ledger.c.attempt.desc())
+    .limit(1)
+)
 _HELD = update(operations).where(
     operations.c.id == bindparam("wanted"),
     operations.c.epoch == bindparam("held_epoch"),
@@ -54,14 +70,13 @@ def open_operation(connection: Connection, node: str, want: str, now: float) -> 
     """A new active operation with the id "node#number"; None if the node has an active one."""
     if _active_of(connection, node) is not None:
         return None
-    last = connection.scalar(select(func.max(operations.c.number)).where(operations.c.node == node))
+    last = connection.scalar(_LAST_NUMBER, {"name": node})
     number = (last or 0) + 1
     operation = Operation(id=f"{node}#{number}", node=node, want=want, opened_at=now)
     try:
         with connection.begin_nested():
-            connection.execute(
-                insert(operations).values(**_columns(operation), node=node, number=number)
-            )
+            row = _columns(operation) | {"node": node, "number": number}
+            insert_row(connection, operations, row)
     except IntegrityError:
         # two daemons on one database: the unique index decided, and the other one was first
         if _active_of(connection, node) is not None:
@@ -71,11 +86,9 @@ def open_operation(connection: Connection, node: str, want: str, now: float) -> 
 
 
 def _active_of(connection: Connection, node: str) -> str | None:
-    return connection.scalar(
-        select(operations.c.id).where(
-            operations.c.node == node, operations.c.status == str(OperationStatus.ACTIVE)
-        )
-    )
+    active = str(OperationStatus.ACTIVE)
+    found: str | None = find_value(connection, operations.c.id, node=node, status=active)
+    return found
 
 
 def _columns(operation: Operation) -> dict[str, object]:
@@ -125,11 +138,7 @@ def readable_operations(connection: Connection, query: Select[Any]) -> tuple[Ope
 
 def take(connection: Connection, operation_id: str) -> Operation:
     """Take an operation over as its driver; `Fenced` if it is not active (any more)."""
-    updated = connection.execute(
-        update(operations)
-        .where(operations.c.id == operation_id, operations.c.status == str(OperationStatus.ACTIVE))
-        .values(epoch=operations.c.epoch + 1, version=operations.c.version + 1)
-    )
+    updated = connection.execute(_TAKEN, {"wanted": operation_id})
     taken = read_operation(connection, operation_id) if updated.rowcount == 1 else None
     if taken is None:
         raise Fenced(f"operation {operation_id} is not active")
@@ -191,9 +200,8 @@ def intend(
         epoch=operation.epoch,
         before=parse_object(stored, "ledger"),  # as a reader will get it, not as it was handed in
     )
-    connection.execute(
-        insert(ledger).values(**entry.model_dump(mode="json", exclude={"before"}), before=stored)
-    )
+    row = entry.model_dump(mode="json", exclude={"before"})
+    insert_row(connection, ledger, row | {"before": stored})
     return fenced, entry
 
 
@@ -224,29 +232,16 @@ def settle(
             "settled_epoch": operation.epoch if status in SETTLED else None,
         }
     )
-    updated = connection.execute(
-        update(ledger)
-        .where(
-            ledger.c.operation == entry.operation,
-            ledger.c.action == entry.action,
-            ledger.c.attempt == entry.attempt,
-            ledger.c.status == str(entry.status),
-        )
-        .values(**settled.model_dump(mode="json", include=_SETTLEMENT))
-    )
-    if updated.rowcount != 1:
+    open_entry = entry.model_dump(mode="json", include={"operation", "action", "attempt", "status"})
+    settlement = settled.model_dump(mode="json", include=_SETTLEMENT)
+    if update_rows(connection, ledger, open_entry, settlement) != 1:
         raise StaleWrite(f"{entry.action}, attempt {entry.attempt}, is no longer {entry.status}")
     return fenced, settled
 
 
 def last_entry(connection: Connection, operation_id: str, action: str) -> LedgerEntry | None:
     """Return the newest attempt at one action of one operation."""
-    row = connection.execute(
-        select(ledger)
-        .where(ledger.c.operation == operation_id, ledger.c.action == action)
-        .order_by(ledger.c.attempt.desc())
-        .limit(1)
-    ).first()
+    row = connection.execute(_LAST_ATTEMPT, {"of": operation_id, "wanted": action}).first()
     return None if row is None else read_entry_row(row)
 
 

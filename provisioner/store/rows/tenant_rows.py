@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, select, update
 
 from provisioner.model.case import TenantNotice
 from provisioner.model.events.event import EventKind
@@ -23,6 +23,7 @@ from provisioner.planning.watch.webhooks import is_wanted
 from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import journal, node_rows
 from provisioner.store.rows.records import STAND_IN, clean, parse, record_owner
+from provisioner.store.rows.statements import delete_rows, find_value, insert_row, update_rows
 from provisioner.store.schema.schema import nodes as node_table
 from provisioner.store.schema.schema import notices, tenants, webhooks
 from provisioner.store.schema.usage_tables import saved_views
@@ -39,23 +40,13 @@ def put_notice(connection: Connection, notice: TenantNotice, *, replace: bool) -
 
     A new notice becomes a row of the journal, by which webhooks receive it.
     """
-    mine = notices.c.id == notice.id
-    exists = connection.scalar(select(notices.c.id).where(mine)) is not None
+    exists = find_value(connection, notices.c.id, id=notice.id) is not None
     if exists and not replace:
         return
-    connection.execute(delete(notices).where(mine))
+    delete_rows(connection, notices, id=notice.id)
     notice = notice.model_copy(update={"channels": _count_channels(connection, notice)})
-    body = clean(notice.model_dump_json())
-    connection.execute(
-        insert(notices).values(
-            id=notice.id,
-            tenant=notice.tenant,
-            node=notice.node,
-            at=notice.at,
-            sent_at=notice.sent_at,
-            body=body,
-        )
-    )
+    row = notice.model_dump(include={"id", "tenant", "node", "at", "sent_at"})
+    insert_row(connection, notices, row | {"body": clean(notice.model_dump_json())})
     if not exists:
         event = NoticeWritten(
             about=notice.node,
@@ -102,7 +93,7 @@ def put_tenant(connection: Connection, tenant: Tenant) -> None:
         return
     _check_unique(connection, tenant)
     if existing is None:
-        connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
+        insert_row(connection, tenants, {"name": tenant.name, **_columns(tenant)})
     else:
         # the list has no keys, user data and space; they are the tenant's own
         own = {
@@ -111,9 +102,7 @@ def put_tenant(connection: Connection, tenant: Tenant) -> None:
             "space_handle": tenant.space_handle or existing.space_handle,
         }
         tenant = tenant.model_copy(update=own)
-        connection.execute(
-            update(tenants).where(tenants.c.name == tenant.name).values(**_columns(tenant))
-        )
+        update_rows(connection, tenants, {"name": tenant.name}, _columns(tenant))
 
 
 def save_tenant(connection: Connection, tenant: Tenant, *, new: bool) -> Tenant:
@@ -125,7 +114,7 @@ def save_tenant(connection: Connection, tenant: Tenant, *, new: bool) -> Tenant:
     if new:
         if read_tenant(connection, tenant.name) is not None:
             raise StaleWrite(f"there is a tenant {tenant.name} already")
-        connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
+        insert_row(connection, tenants, {"name": tenant.name, **_columns(tenant)})
         return tenant
     saved = tenant.model_copy(update={"generation": tenant.generation + 1})
     _one_of(

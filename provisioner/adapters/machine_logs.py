@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
-from provisioner.planning.watch.syslog_reader import LineMeter
+from provisioner.planning.watch.log_text import LineMeter
 
 FOLDER = "machine-logs"  # in the data directory
 

@@ -37,7 +37,8 @@ from provisioner.checks.attestation.device_reports import Expectation, verify_re
 from provisioner.checks.attestation.reference_manifests import read_manifest
 from provisioner.checks.attested_firmware import CHECK
 from provisioner.checks.check import CheckContext
-from provisioner.execution.observe.inband import attach_answers, describe_reference
+from provisioner.execution.observe.inband import attach_answers
+from provisioner.integrations.air_gap_bundles.bundle_commands import describe_reference
 from provisioner.integrations.evidence_files.evidence_commands import app
 from provisioner.integrations.sim.hardware.device_authority import Holder, issue
 from provisioner.integrations.sim.hardware.simulated_tpm import SpdmResponder

@@ -30,6 +30,7 @@ from provisioner.integrations.signed_files.bundle_reading import NotABundle
 from provisioner.integrations.signed_files.log_proofs import NotALog
 from provisioner.integrations.signed_files.witnessing import BadPolicy, parse_policy
 from provisioner.integrations.sonic.config_db import Configuration
+from provisioner.integrations.syslog_intake.messages import NotASyslogStream
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
@@ -37,7 +38,6 @@ from provisioner.model.location import Bond
 from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.watch.syslog_reader import NotASyslogStream
 from provisioner.ports import PortError, TooLarge
 
 # the key of a public witness, as its operator publishes it
@@ -135,10 +135,10 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.sysfs", (), "pci_of_interface", {}),
     ("checks.readers.tool_output", _CHECKS, "find_documents find_document", {"subject": "x"}),
     ("planning.watch.membership", (), "read_standing", {"id_": "b"}),
-    ("planning.watch.syslog_reader", (), "clean_line", {}),
+    ("planning.watch.log_text", (), "clean_line", {}),
     ("integrations.syslog_intake.log_intake", (ValueError,), "read_counts read_ports", {}),
     ("integrations.webhooks.outbound", (), "refuse_host refuse_address", {"networks": ()}),
-    ("planning.watch.syslog_reader", (NotASyslogStream,), "read_message find_frame", {}),
+    ("integrations.syslog_intake.messages", (NotASyslogStream,), "read_message find_frame", {}),
     ("planning.erasure.bmc_defaults", (), "judge_owner_keys", {"own": ()}),
     (
         "checks.readers.kernel_lines",
@@ -247,7 +247,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.repair.part_names", (), "slot_in", {"names": NAMES}),
     ("integrations.ufm.partitions", (), "read_guid read_partitions read_subnet_keys", {}),
     ("planning.certification.regression", (), "parse_outputs", {}),
-    ("planning.watch.syslog_reader", (), "scrub_text", {}),
+    ("planning.watch.log_text", (), "scrub_text", {}),
     (
         "planning.campaigns.select_expression",
         (InputError,),

@@ -18,7 +18,7 @@ from provisioner.integrations.signed_files.bundle_reading import (
     list_bundle_objections,
     unpack_bundle,
 )
-from provisioner.planning.watch.syslog_reader import scrub_text
+from provisioner.planning.watch.log_text import scrub_text
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from provisioner.control.context import Context
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.execution.observe.inband import describe_console, read_console_text
 from provisioner.model.outcome import Blocker
-from provisioner.planning.watch.syslog_reader import LINE_MAX, LineMeter, LineReader
+from provisioner.planning.watch.log_text import LINE_MAX, LineMeter, LineReader
 from provisioner.ports import BmcAddress, Call, LoginRefused, Reply
 from provisioner.ports.agents import ConsoleDoor
 from provisioner.quirks import UNKNOWN

@@ -29,15 +29,15 @@ from provisioner.integrations.syslog_intake.log_intake import (
     open_log_intake,
 )
 from provisioner.integrations.syslog_intake.logs_process import BURST_S, ByteMeter
-from provisioner.model.input_error import InputError
-from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
-from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.watch.syslog_reader import (
+from provisioner.integrations.syslog_intake.messages import (
     FrameReader,
     NotASyslogStream,
     read_message,
-    scrub_text,
 )
+from provisioner.model.input_error import InputError
+from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.watch.log_text import scrub_text
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock

@@ -18,7 +18,7 @@ from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant
 from provisioner.planning.lifecycle.power_requests import HOST
-from provisioner.planning.watch.syslog_reader import clean_line
+from provisioner.planning.watch.log_text import clean_line
 from provisioner.telemetry.logs import scrub
 
 TAG = "nodes"

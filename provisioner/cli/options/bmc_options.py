@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-import shlex
 import sys
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,49 +13,11 @@ import typer
 from pydantic import ValidationError
 
 from provisioner.adapters.redfish.recorded import Recording
-from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
 from provisioner.model.input_error import InputError
-from provisioner.planning.machine_settings.pinned_sets import (
-    BIOS,
-    BMC,
-    CARD,
-    DPU,
-    find_kind,
-    find_setting_fault,
-)
-from provisioner.ports import BmcAddress, PortError, Secret
+from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.shipped import read_text
 from provisioner.store.signing import keys_of
-
-# ------------------------------------------------------------------------------
-# Settings of machines as options: `--set iommu=off --set attribute:ProcX2Apic=Enabled`.
-
-
-_KINDS = {"set-bios": (BIOS, DPU), "set-bmc": (BMC, CARD)}
-
-
-def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the settings of an action that sets some. Raises InputError for any other text."""
-    kinds = _KINDS.get(action)
-    if kinds is None:
-        return ()
-    if not pairs:
-        raise InputError("--set", "", f"{action} needs it", "Give --set NAME=VALUE.")
-    settings: dict[str, str] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise InputError("--set", pair, "no name and value", "Give --set NAME=VALUE.")
-        if (fault := find_setting_fault(name, value)) is not None:
-            raise InputError("--set", pair, *fault)
-        if (kind := find_kind(name)) not in kinds:
-            other = next((word for word, several in _KINDS.items() if kind in several), "")
-            remedy = f"Use {other}." if other else "It is a switch's: pin it in the matrix."
-            raise InputError("--set", pair, f"no setting of {action}", remedy)
-        settings[name] = value
-    return tuple(settings.items())
-
 
 # ------------------------------------------------------------------------------
 # Reads recorded BMCs from files.
@@ -139,25 +99,3 @@ def read_password(user: str) -> Secret | None:
         remedy = f"Set {PASSWORD}, or run it in a terminal to be asked."
         raise InputError("--user", user, "no password is given", remedy)
     return Secret(password)
-
-
-async def describe_certificate(
-    command: str, address: BmcAddress, user: str, ca: Path | None
-) -> str:
-    """Return what to do about a certificate that is not trusted: its SHA-256, and the command.
-
-    It is fetched by a connection of its own, on which no login is sent.
-    """
-    transport = RedfishTransport(ca_file=ca)
-    try:
-        pin = await transport.fingerprint(BmcAddress(url=address.url))
-    except PortError:
-        return "  Give --ca, --pin or --insecure."
-    finally:
-        await transport.close()
-    login = f" --user {shlex.quote(user)}" if user else ""
-    return (
-        f"  Its certificate has the SHA-256 {pin}: compare it at the device's console, then\n"
-        f"  provisioner {command} {address.url}{login} --pin {pin}\n"
-        "  Or give the file of its CA with --ca; --insecure accepts any certificate."
-    )

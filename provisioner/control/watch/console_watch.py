@@ -16,7 +16,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.machine_settings.pinned_sets import find_pinned_setting
-from provisioner.planning.watch.syslog_reader import LineMeter, LineReader, scrub_text
+from provisioner.planning.watch.log_text import LineMeter, LineReader, scrub_text
 from provisioner.ports import PortError
 from provisioner.ports.agents import ConsoleBook, Consoles
 

@@ -22,8 +22,7 @@ from provisioner.checks.attestation.certificate_chains import (
     parse_certificates,
 )
 from provisioner.checks.attestation.evidence_containers import read_manifest_file
-from provisioner.checks.attestation.reference_manifests import SIZE_MAX, read_manifest
-from provisioner.checks.attestation.trust_anchors import TrustStore
+from provisioner.checks.attestation.reference_manifests import SIZE_MAX
 from provisioner.checks.check import CheckContext, Command
 from provisioner.checks.collected_reports import (
     KINDS,
@@ -35,7 +34,6 @@ from provisioner.checks.collected_reports import (
 )
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
-from provisioner.model.agent import BundleReference, ReferenceKind
 from provisioner.model.certificate import Unacceptable
 from provisioner.model.cohort import Evidence
 from provisioner.model.input_error import InputError
@@ -77,39 +75,6 @@ def read_reference(path: Path) -> bytes:
     if len(raw) > largest:
         raise InputError(str(path), "", f"it has more than {largest} bytes", "Check it.")
     return raw
-
-
-def describe_reference(path: Path, at: float) -> BundleReference:
-    """Return what a bundle's list says of a reference. Raises InputError for any other file, and
-    for an answer that has ended already.
-    """
-    raw = read_reference(path)
-    name = f"references/{path.name}"
-    if path.suffix != ANSWER:
-        rows = read_manifest_file(raw, path.stem)
-        manifests = [read_manifest(r, i, TrustStore().references, at, at) for i, r in rows]
-        if not manifests or not manifests[0].version:
-            remedy = f"Take manifests (RIM), and OCSP answers in DER named *{ANSWER}."
-            raise InputError(str(path), "", "it is no manifest", remedy)
-        first = manifests[0]
-        subject = f"{first.product} {first.version}"
-        return BundleReference(
-            path=name, kind=ReferenceKind.RIM, subject=subject, until=first.signed_until
-        )
-    try:
-        answer = parse_answer(raw)
-    except ValueError as error:
-        remedy = "Fetch it with `openssl ocsp -respout`."
-        raise InputError(str(path), "", f"it is no OCSP answer: {error}", remedy) from None
-    ends = answer.next_update_utc
-    until = ends.timestamp() if ends else 0.0
-    if until < at:
-        raise InputError(str(path), "", "the answer has ended", "Fetch a new one.")
-    subject = f"{answer.serial_number:x}"
-    since = answer.this_update_utc.timestamp()
-    return BundleReference(
-        path=name, kind=ReferenceKind.OCSP, subject=subject, since=since, until=until
-    )
 
 
 def attach_answers(evidence: Evidence, directory: str) -> Evidence:

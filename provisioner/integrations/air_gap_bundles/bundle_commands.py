@@ -15,6 +15,10 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
+from provisioner.checks.attestation.certificate_chains import parse_answer
+from provisioner.checks.attestation.evidence_containers import read_manifest_file
+from provisioner.checks.attestation.reference_manifests import read_manifest
+from provisioner.checks.attestation.trust_anchors import TrustStore
 from provisioner.cli.client.connection import (
     CaOption,
     Connection,
@@ -30,9 +34,9 @@ from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
 from provisioner.cli.options.checked_options import JsonOption, check_directory
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.options.tables import Table, open_console
-from provisioner.execution.observe.inband import describe_reference, list_references
+from provisioner.execution.observe.inband import ANSWER, list_references, read_reference
 from provisioner.integrations.air_gap_bundles import bundle_files
-from provisioner.model.agent import BundleManifest, BundleReference
+from provisioner.model.agent import BundleManifest, BundleReference, ReferenceKind
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import AT_EDGE
 from provisioner.planning.matrix.pinned_files import list_pinned_files
@@ -40,8 +44,6 @@ from provisioner.runtime.shipped import find_shipped
 from provisioner.runtime.wall_clock import WallClock
 
 app = typer.Typer(help="Air-gap bundles: create, verify, unpack.", no_args_is_help=True)
-
-
 BundleArgument = Annotated[Path, typer.Argument(help="The bundle.")]
 
 
@@ -202,3 +204,36 @@ def _show(manifest: BundleManifest, *, as_json: bool) -> None:
         open_console().print(Text(line.rstrip()))
     for name in manifest.missing:
         open_console().print(Text(f"not in it: {name}"), style="yellow")
+
+
+def describe_reference(path: Path, at: float) -> BundleReference:
+    """Return what a bundle's list says of a reference. Raises InputError for any other file, and
+    for an answer that has ended already.
+    """
+    raw = read_reference(path)
+    name = f"references/{path.name}"
+    if path.suffix != ANSWER:
+        rows = read_manifest_file(raw, path.stem)
+        manifests = [read_manifest(r, i, TrustStore().references, at, at) for i, r in rows]
+        if not manifests or not manifests[0].version:
+            remedy = f"Take manifests (RIM), and OCSP answers in DER named *{ANSWER}."
+            raise InputError(str(path), "", "it is no manifest", remedy)
+        first = manifests[0]
+        subject = f"{first.product} {first.version}"
+        return BundleReference(
+            path=name, kind=ReferenceKind.RIM, subject=subject, until=first.signed_until
+        )
+    try:
+        answer = parse_answer(raw)
+    except ValueError as error:
+        remedy = "Fetch it with `openssl ocsp -respout`."
+        raise InputError(str(path), "", f"it is no OCSP answer: {error}", remedy) from None
+    ends = answer.next_update_utc
+    until = ends.timestamp() if ends else 0.0
+    if until < at:
+        raise InputError(str(path), "", "the answer has ended", "Fetch a new one.")
+    subject = f"{answer.serial_number:x}"
+    since = answer.this_update_utc.timestamp()
+    return BundleReference(
+        path=name, kind=ReferenceKind.OCSP, subject=subject, since=since, until=until
+    )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
@@ -31,7 +32,6 @@ from provisioner.cli.options.bmc_options import (
     UrlArgument,
     UserOption,
     build_address,
-    parse_settings,
 )
 from provisioner.cli.options.checked_options import check_artifact_url
 from provisioner.cli.options.tables import Table, open_console
@@ -39,7 +39,14 @@ from provisioner.execution.actions.power import Pace, cycle_standby, switch_off,
 from provisioner.execution.steps.agent_steps import boot_disk, boot_image
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.machine_settings.pinned_sets import DPU, find_kind
+from provisioner.planning.machine_settings.pinned_sets import (
+    BIOS,
+    BMC,
+    CARD,
+    DPU,
+    find_kind,
+    find_setting_fault,
+)
 from provisioner.ports import BmcAddress, PortError, Secret
 from provisioner.runtime import permit
 from provisioner.settings.maintenance import BootWay
@@ -78,6 +85,32 @@ class BootManifest(BaseModel):
 
     cmdline: str
     files: dict[str, BootFile]
+
+
+# `--set iommu=off --set attribute:ProcX2Apic=Enabled`: the kinds of settings that an action sets
+_KINDS = {"set-bios": (BIOS, DPU), "set-bmc": (BMC, CARD)}
+
+
+def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the settings of an action that sets some. Raises InputError for any other text."""
+    kinds = _KINDS.get(action)
+    if kinds is None:
+        return ()
+    if not pairs:
+        raise InputError("--set", "", f"{action} needs it", "Give --set NAME=VALUE.")
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError("--set", pair, "no name and value", "Give --set NAME=VALUE.")
+        if (fault := find_setting_fault(name, value)) is not None:
+            raise InputError("--set", pair, *fault)
+        if (kind := find_kind(name)) not in kinds:
+            other = next((word for word, several in _KINDS.items() if kind in several), "")
+            remedy = f"Use {other}." if other else "It is a switch's: pin it in the matrix."
+            raise InputError("--set", pair, f"no setting of {action}", remedy)
+        settings[name] = value
+    return tuple(settings.items())
 
 
 def print_boot_options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -29,7 +30,6 @@ from provisioner.cli.options.bmc_options import (
     UrlArgument,
     UserOption,
     build_address,
-    describe_certificate,
 )
 from provisioner.cli.options.tables import Table
 from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
@@ -342,3 +342,25 @@ def _describe_clock(clock: BmcClock | None) -> str:
 def _cells(*values: str | None) -> list[str]:
     """Return cells of a device's text, which is shown as it is and never read as markup."""
     return [(v or "-").replace("[", r"\[") for v in values]
+
+
+async def describe_certificate(
+    command: str, address: BmcAddress, user: str, ca: Path | None
+) -> str:
+    """Return what to do about a certificate that is not trusted: its SHA-256, and the command.
+
+    It is fetched by a connection of its own, on which no login is sent.
+    """
+    transport = RedfishTransport(ca_file=ca)
+    try:
+        pin = await transport.fingerprint(BmcAddress(url=address.url))
+    except PortError:
+        return "  Give --ca, --pin or --insecure."
+    finally:
+        await transport.close()
+    login = f" --user {shlex.quote(user)}" if user else ""
+    return (
+        f"  Its certificate has the SHA-256 {pin}: compare it at the device's console, then\n"
+        f"  provisioner {command} {address.url}{login} --pin {pin}\n"
+        "  Or give the file of its CA with --ca; --insecure accepts any certificate."
+    )

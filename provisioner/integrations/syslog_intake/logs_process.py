@@ -28,12 +28,12 @@ from typing import Any
 from provisioner.adapters.machine_logs import MachineLogs, MessageMeter, encode
 from provisioner.daemon.event_connections import Frame, FrameKind
 from provisioner.daemon.event_connections import FrameReader as LinkReader
-from provisioner.planning.watch.syslog_reader import (
+from provisioner.integrations.syslog_intake.messages import (
     FrameReader,
     NotASyslogStream,
     read_message,
-    scrub_text,
 )
+from provisioner.planning.watch.log_text import scrub_text
 from provisioner.runtime import undumpable
 from provisioner.runtime.admission import name_address
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, prove

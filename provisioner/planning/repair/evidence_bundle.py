@@ -18,7 +18,7 @@ import rfc8785
 
 from provisioner.model.base import Record
 from provisioner.model.case import Case
-from provisioner.planning.watch.syslog_reader import scrub_text
+from provisioner.planning.watch.log_text import scrub_text
 
 PAYLOAD = "application/vnd.gpu-provisioner.case-bundle.v1+json"
 MANIFEST = "manifest.json"

@@ -1,5 +1,6 @@
 # Everything a person types. `make help` lists it; `make setup` needs only python3.11 and a network.
-PYTHON ?= python3.11
+# the one that the Debian package runs on, where it is there; it is also faster than one built without profiles
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3.11)
 VENV   := .venv
 ARGS   ?=
 PACKAGE_INDEXES ?= # folder of Packages files of apt repositories that judge the roles too

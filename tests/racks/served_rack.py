@@ -55,6 +55,7 @@ class ServedRack:
         self.socket = folder / "site.sock"
         self.watch: Callable[[str, str], None] = lambda _url, _path: None
         self.urls: dict[str, str] = {}  # as the plan has them now, by the simulator's address
+        self.most: dict[str, int] = {}  # connections that an address had at one time
         certificate, key = make_certificate("rack", "127.0.0.1")
         self.authority = folder / "rack.pem"
         self.authority.write_bytes(certificate)
@@ -106,6 +107,7 @@ class ServedRack:
         load_certificate(context, *self._tls)
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            self.most[url] = max(self.most.get(url, 0), len(server.connections))
             body = await _read_body(request)
             login = _read_password(request)
             try:
@@ -119,7 +121,8 @@ class ServedRack:
             headers = {"Content-Type": "application/json", **told.headers}
             return web.Response(status=told.status, body=told.encode(), headers=headers)
 
-        runner = web.ServerRunner(web.Server(answer, access_log=None))
+        server = web.Server(answer, access_log=None)
+        runner = web.ServerRunner(server)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()

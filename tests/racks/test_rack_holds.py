@@ -102,6 +102,25 @@ def test_a_domain_that_was_written_in_part_keeps_its_nodes_from_their_journey(
     asyncio.run(scenario())
 
 
+def test_a_failed_act_keeps_the_nodes_of_its_domain_and_those_that_come_later(
+    tmp_path: Path,
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+    site.rig.shelf("p0").faults.wrong_flash = True
+
+    async def scenario() -> None:
+        await site.add(state=State.CONVERGING)
+        assert (await site.turn()).state is RackCampaignState.HELD
+        await site.add(state=State.DISCOVERED, number=1)
+        holds = RackHolds(site.duty())
+        await holds.tick()
+        assert await find_work(site) == []
+        assert sorted(one.node for one in await site.active()) == ["n0", "n1"]
+
+    asyncio.run(scenario())
+
+
 def test_a_held_node_says_what_holds_it_and_what_would_end_it(tmp_path: Path) -> None:
     site = leave_half_done(tmp_path)
 
@@ -143,6 +162,31 @@ def test_only_a_persons_word_on_a_withdrawn_campaign_frees_a_node_that_is_not_pr
         assert node.note == "a person vouches for it: amy: enough"
         await holds.tick()  # the word lasts
         assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_campaign_is_withdrawn_and_its_nodes_vouched_for_also_without_racks_update(
+    tmp_path: Path,
+) -> None:
+    site = leave_half_done(tmp_path, word="halt")
+    site.parts.settings = Settings(racks_folder=str(tmp_path))
+
+    async def scenario() -> None:
+        holds = RackHolds(site.duty())
+        await holds.tick()
+        state = read_state(site.campaign)
+        assert state is not None
+        assert state.state is RackCampaignState.HALTED
+        site.say("withdraw")
+        await holds.tick()
+        state = read_state(site.campaign)
+        assert state is not None
+        assert state.state is RackCampaignState.WITHDRAWN
+        assert len(await site.active()) == 1
+        site.say("vouch", "n0", "--yes")
+        await holds.tick()
+        assert await find_work(site) == ["n0"]
 
     asyncio.run(scenario())
 

@@ -47,18 +47,36 @@ async def add_node(data: Path, url: str, pin: str) -> None:
         await opened.vault.put("n0/host", "admin", Secret("p"))
 
 
+def make_served(folder: Path, targets: Any) -> tuple[RackSite, ServedRack, Served]:
+    campaign = folder / "racks" / "campaigns" / "winter"
+    campaign.mkdir(parents=True)
+    site = RackSite(campaign, trays=1, switches=1, shelves=1, targets=targets)
+    rack = ServedRack(site, folder, SPEED)
+    settings = {"racks_folder": str(folder / "racks"), "racks_update": True}
+    return site, rack, Served(folder, rack, settings)
+
+
+def approve(folder: Path, site: RackSite, rack: ServedRack) -> None:
+    """Write plan and campaign with the served addresses, and say that the daemon may begin."""
+    racks = folder / "racks"
+    (racks / "racks.yaml").write_text(site.plan().model_dump_json())
+    (racks / "campaigns" / "winter" / "campaign.yaml").write_text(site.campaign().model_dump_json())
+    (folder / "data").mkdir(mode=0o700)
+    asyncio.run(add_node(folder / "data", site.units[0]["bmc"], rack.pin))
+    words = ["approve", str(racks), "winter", "r01", "--who", "amy", "--why", "a CVE"]
+    more = ["--user", "admin", "--nvos-user", "admin", "--yes"]
+    told = CliRunner().invoke(app, [*words, *more])
+    assert told.exit_code == 0, told.output
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(("targets", "kills"), [(FLASH, 5), (TRAY, 6)], ids=["shelf", "tray"])
 def test_a_daemon_killed_at_its_writes_writes_nothing_twice_and_loses_nothing(
     tmp_path: Path, targets: Any, kills: int
 ) -> None:
+    site, rack, daemon = make_served(tmp_path, targets)
     campaign = tmp_path / "racks" / "campaigns" / "winter"
-    campaign.mkdir(parents=True)
-    site = RackSite(campaign, trays=1, switches=1, shelves=1, targets=targets)
-    rack = ServedRack(site, tmp_path, SPEED)
-    folder = tmp_path / "racks"
-    daemon = Served(tmp_path, rack, {"racks_folder": str(folder), "racks_update": True})
     writes: list[tuple[str, str]] = []
     sent = threading.Event()
     dead = threading.Event()
@@ -73,13 +91,7 @@ def test_a_daemon_killed_at_its_writes_writes_nothing_twice_and_loses_nothing(
             gone.wait()
 
     with rack.serve():
-        (folder / "racks.yaml").write_text(site.plan().model_dump_json())
-        (campaign / "campaign.yaml").write_text(site.campaign().model_dump_json())
-        (tmp_path / "data").mkdir(mode=0o700)
-        asyncio.run(add_node(tmp_path / "data", site.units[0]["bmc"], rack.pin))
-        words = ["approve", str(folder), "winter", "r01", "--who", "amy", "--why", "a CVE"]
-        more = ["--user", "admin", "--nvos-user", "admin", "--yes"]
-        assert CliRunner().invoke(app, [*words, *more]).exit_code == 0
+        approve(tmp_path, site, rack)
         rack.watch = watch
         while deaths < kills:
             daemon.start()
@@ -107,3 +119,21 @@ def test_a_daemon_killed_at_its_writes_writes_nothing_twice_and_loses_nothing(
 def is_done(campaign: Path) -> bool:
     state = read_state(campaign)
     return state is not None and state.state is RackCampaignState.DONE
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_an_update_beside_the_watch_of_water_keeps_two_connections_to_each_bmc_at_most(
+    tmp_path: Path,
+) -> None:
+    """Counted by the simulated BMCs, over HTTPS, at each request."""
+    site, rack, daemon = make_served(tmp_path, FLASH)
+    with rack.serve():
+        approve(tmp_path, site, rack)
+        daemon.start()
+        daemon.until("done", lambda: is_done(tmp_path / "racks" / "campaigns" / "winter"))
+        daemon.kill()
+    assert (tmp_path / "racks" / "water.json").exists()
+    bmcs = {url: most for url, most in rack.most.items() if not url.startswith("https://10.0.2.")}
+    assert len(bmcs) == 3
+    assert max(bmcs.values()) <= 2, bmcs

@@ -158,6 +158,12 @@ class RackDuty:
             else:
                 await told.write(RackCampaignState.HELD, (why,))
 
+    async def withdraw(
+        self, campaign: Path, approval: Approval, before: RackCampaign | None
+    ) -> None:
+        """Write that a campaign is over which nobody carries on."""
+        await _Told(self, campaign, approval, before).withdraw(approval)
+
     async def open_campaign(self, campaign: Path, approval: Approval) -> Update:
         """Return what the approved campaign needs of the world. Raises InputError."""
         digest = await asyncio.to_thread(digest_campaign, campaign)

@@ -89,8 +89,10 @@ class RackHolds:
         name = campaign.name
         own = [one for one in held.values() if one.want == build_want(name)]
         vouched = (await asyncio.to_thread(read_vouched, campaign)).nodes
-        state = await asyncio.to_thread(read_state, campaign)
         approved = (campaign / "approved.json").exists()
+        if approved and not self.duty.parts.settings.racks_update:
+            await self._end_withdrawn(campaign)
+        state = await asyncio.to_thread(read_state, campaign)
         over = state is not None and state.state in OVER if approved else True
         for one in own:
             if over and one.node in vouched:
@@ -115,6 +117,13 @@ class RackHolds:
             await holds.free(name, plan, trays, "nothing unproved is left in its domain")
         if keeps and state is not None and state.state is RackCampaignState.WITHDRAWN:
             await self._prove(campaign, state, unproved)
+
+    async def _end_withdrawn(self, campaign: Path) -> None:
+        """Take a withdrawal in where the duty of campaigns, which does so, is switched off."""
+        approval = await asyncio.to_thread(read_approval, campaign)
+        state = await asyncio.to_thread(read_state, campaign)
+        if approval.withdrawn and (state is None or state.state not in OVER):
+            await self.duty.withdraw(campaign, approval, state)
 
     async def _read_plan(self, file: Path) -> RackPlan:
         stamp = await asyncio.to_thread(_read_stamp, file)

@@ -30,6 +30,7 @@ class Provider:
         self.issuer, self.asked, self.silent = "", 0, False
         self.discovered: dict[str, str] = {}
         self.connections: set[Any] = set()
+        self.forms_elsewhere = 0  # posted to where the token endpoint points
         self.now = time.time()
         self.keys = [
             jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True) | {"kid": "r"},
@@ -50,6 +51,13 @@ class Provider:
 
         async def moved(_request: web.Request) -> web.Response:
             raise web.HTTPFound("/keys")
+
+        async def points_elsewhere(_request: web.Request) -> web.Response:
+            raise web.HTTPTemporaryRedirect("/elsewhere")  # a form is posted again there
+
+        async def elsewhere(_request: web.Request) -> web.Response:
+            self.forms_elsewhere += 1
+            return web.json_response({})
 
         async def padded(request: web.Request) -> web.Response:
             size = DOCUMENT_MAX + int(request.query["more"])
@@ -77,6 +85,8 @@ class Provider:
         app.router.add_get("/padded", padded)
         app.router.add_get("/broken", broken)
         app.router.add_get("/endless", endless)
+        app.router.add_post("/token", points_elsewhere)
+        app.router.add_post("/elsewhere", elsewhere)
         return app
 
     def token(self, key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:

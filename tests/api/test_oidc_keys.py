@@ -78,6 +78,29 @@ def test_one_connection_to_the_provider_is_kept():
     run(scenario)
 
 
+def test_a_clients_secret_goes_nowhere_that_the_token_endpoint_points_to():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        form = {"code": "x", "client_secret": "s3cret"}
+        with pytest.raises(ValueError, match="/token answers 307"):
+            await ours.post_form(f"{provider.issuer}/token", form, "Basic czNjcmV0")
+        assert provider.forms_elsewhere == 0
+
+    run(scenario)
+
+
+def test_what_the_provider_says_of_itself_is_believed_for_an_hour_and_then_read_anew():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        for at, asked in ((1000.0, 1), (1031.0, 1), (4600.0, 1), (4600.5, 2)):
+            provider.now = at
+            assert (await ours.read_discovery())["issuer"] == provider.issuer
+            assert provider.asked == asked
+        provider.silent = True
+        provider.now += 3600.5
+        assert await ours.read_discovery() == {}
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("keys", ["nonsense", None, {}])
 def test_a_document_without_a_list_of_keys_takes_no_key_away(keys: Any):
     async def scenario(provider: Provider, ours: OidcProvider) -> None:

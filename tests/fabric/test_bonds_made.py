@@ -203,7 +203,8 @@ def test_nothing_is_taken_from_anybody_to_make_a_bond(
 
     fenced, is_left = play(scenario, RAILS, **OPEN)
 
-    assert any(words in b.detail and b.subject == LAST for b in fenced.blockers), fenced.blockers
+    (refused,) = (b for b in fenced.blockers if words in b.detail)
+    assert (refused.reason, refused.subject) == (Reason.SWITCH_REFUSED, LAST)
     assert is_left
 
 

@@ -224,6 +224,14 @@ def test_a_host_that_hears_nobody_proves_no_cable() -> None:
     assert verdicts(play(scenario, TWO))[3] == (GateCheck.CABLES, NODE, RowVerdict.UNKNOWN)
 
 
+def test_a_leaf_that_sends_its_name_with_its_domain_is_the_one_of_the_plan() -> None:
+    async def scenario(bench: Bench) -> Any:
+        answer(bench, "lldp", lambda text: text.replace(f'"{LEAF}"', f'"{LEAF}.dc.example"'))
+        return await look(bench, looks(bench))
+
+    assert verdicts(play(scenario, TWO)) == GOOD
+
+
 # --- cables of a node that is taken in
 
 

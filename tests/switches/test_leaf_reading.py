@@ -11,7 +11,7 @@ from small_site import NOT_SENT, SmallSite, ok, play, replacing
 from provisioner.integrations.cumulus.nvue_calls import Ask
 from provisioner.integrations.cumulus.port_reading import read_places, read_tenant_ports
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.switch import Place
+from provisioner.model.switch import ABSENT, Place
 from provisioner.ports import Malformed, Reply, SwitchRefused
 from provisioner.ports.wire import UNREADABLE, parse_marked
 
@@ -114,13 +114,14 @@ def test_hosts_that_ask_at_one_time_share_a_reading_of_ports_and_later_ones_do_n
         together = await asyncio.gather(*(leaf.vrfs([name]) for name in names))
         shared = site.lines().count("GET /revision")
         site.put(names[0], "BLUE")
-        return together, await leaf.vrfs(names[:1]), shared
+        later = await leaf.vrfs(names[:1])
+        return together, later, shared, site.lines().count("GET /interface?rev=applied")
 
-    read, later, shared = play(scenario)
+    read, later, shared, whole = play(scenario)
 
     assert [set(places) for places in read] == [{name} for name in names]
     assert read[3] == {names[3]: {"RED"}}
-    assert shared == 1
+    assert (shared, whole) == (1, 1)  # the later host's port is read alone
     assert later != read[0]
 
 
@@ -160,10 +161,21 @@ def test_few_ports_are_read_one_by_one_and_more_with_the_whole_collection(count:
     assert sorted(lines[1:]) == sorted(f"GET /interface{e}?rev={t}" for t in trees for e in each)
 
 
+@pytest.mark.parametrize("others", [["swp1"], ["swp1", "swp2"]])
+def test_a_bond_that_is_not_made_yet_hides_no_other_ports_place(others: list[str]) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        for name in others:
+            site.put(name, "RED")
+        return await site.leaf().vrfs(["bond1", *others])
+
+    assert play(scenario) == {"bond1": {ABSENT}, **{name: {"RED"} for name in others}}
+
+
 @pytest.mark.parametrize(
     ("interfaces", "line", "answer", "words"),
     [
         (["swp1"], "GET /revision", ok([]), "no readable list of revisions"),
+        (["swp9"], "GET /none", ok([]), "swp9: no readable state (applied)"),
         (["swp1"], "GET /interface/swp1?rev=startup", ok([]), "swp1: no readable state (startup)"),
         (
             ["swp1", "swp2", "swp3"],

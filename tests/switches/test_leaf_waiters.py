@@ -51,6 +51,20 @@ def test_a_leaf_that_is_closed_ends_the_reading_of_its_ports() -> None:
     assert play(scenario) == (True, [])
 
 
+def test_no_reading_of_a_leaf_is_left_when_it_is_closed() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        leaf = site.leaf()
+        waiting = [asyncio.ensure_future(one) for one in (leaf.vrfs(["swp1"]), leaf.routes())]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await leaf.close()
+        left = [t.get_name() for t in asyncio.all_tasks() if t.get_name().endswith(" of leaf-0")]
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return left
+
+    assert play(scenario) == []
+
+
 async def objects() -> tuple[Blocker, ...]:
     return (BLOCKER,)
 

@@ -80,6 +80,19 @@ def test_only_a_system_with_a_stored_login_is_asked_for_one() -> None:
     )
 
 
+def test_a_switch_of_an_unknown_system_is_refused_when_it_is_opened() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        strange = Node(id="leaf-2", kind=NodeKind.SWITCH, address="https://10.0.0.7", os="junos")
+        await site.store.nodes.add(strange)
+        port = site.ports()[0].model_copy(update={"switch": "leaf-2"})
+        return await site.tenancy.read((port,))
+
+    blocker = play(scenario)
+
+    assert (blocker.reason, blocker.subject) == (Reason.NOT_OFFERED, "leaf-2")
+    assert "known are: cumulus, sonic" in blocker.detail
+
+
 def test_only_ports_of_the_front_panel_are_physical() -> None:
     async def scenario(site: SmallSite) -> Any:
         site.put("swp1", "RED")

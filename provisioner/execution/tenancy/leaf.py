@@ -163,7 +163,7 @@ class Leaf:
         self._clock = clock
         self._limits = limits
         self._waiting: list[_Waiting] = []
-        self._change = PortChange(())  # of the batch, with the state that was read last
+        self._change: PortChange  # of the batch, with the state that was read last
         self._writer: asyncio.Task[None] | None = None
         self._routes = SharedReading(self._read_routes, f"routes of {source.name}")
         self._places = LeafPlaces(source)
@@ -385,7 +385,7 @@ class Leaf:
         bonds = {m.interface: m.bond for m in moves if m.bond and m.vrf == MAINTENANCE_VRF}
         read = await switch.read_bonds(bonds) if bonds else BondsRead()
         if read.lacking or read.astray:
-            why = "; ".join(read.astray or read.obstacles) or "the leaf has not made its bond"
+            why = "; ".join(read.obstacles) or "the leaf has not made its bond"
             raise SwitchRefused(Reason.ISOLATION, why)
 
     async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:

@@ -262,7 +262,9 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int, n
 SPANS_KEPT_S = 750 * 86_400.0  # faults are looked back at for 730 days at most
 SPANS_MAX = 500  # of one node: a BMC that tells now this and now that adds one each time
 _SPANS = select(version_spans.c.begins_at).where(version_spans.c.node == bindparam("name"))
-_NEWEST_SPANS = _SPANS.order_by(version_spans.c.begins_at.desc()).offset(SPANS_MAX - 1).limit(1)
+_NEWEST_SPANS = (
+    _SPANS.order_by(version_spans.c.begins_at.desc()).offset(bindparam("before")).limit(1)
+)
 _OLD_SPAN = select(func.max(version_spans.c.begins_at)).where(
     version_spans.c.node == bindparam("name"), version_spans.c.begins_at <= bindparam("kept_since")
 )
@@ -274,7 +276,7 @@ def _forget_spans(connection: Connection, node: str, now: float) -> None:
     begins = version_spans.c.begins_at
     kept_since = now - SPANS_KEPT_S
     begun = (
-        connection.scalar(_NEWEST_SPANS, {"name": node}),
+        connection.scalar(_NEWEST_SPANS, {"name": node, "before": SPANS_MAX - 1}),
         connection.scalar(_OLD_SPAN, {"name": node, "kept_since": kept_since}),
     )
     gone = mine & (begins < max((b for b in begun if b is not None), default=float("-inf")))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,8 @@ def test_a_campaign_may_begin_where_another_one_was_withdrawn(tmp_path: Path) ->
         state = read_state(spring)
         assert state is not None
         assert state.state is RackCampaignState.DONE, state.says
+        assert [one.want for one in await site.active()] == [WANT]  # there is no gap between both
+        assert await find_work(site) == []
         holds = RackHolds(duty)
         for _ in range(4):
             await holds.tick()  # what the new one proved is read again for the old one
@@ -337,6 +340,33 @@ def test_a_campaign_that_is_done_holds_nobody_whatever_becomes_of_the_plan(
         plan["racks"][0]["units"][0]["domain"] = "d09"  # one job with the rack's other domain now
         (tmp_path / "racks.yaml").write_text(json.dumps(plan))
         await RackHolds(site.duty()).tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_no_word_and_no_proof_of_one_campaign_frees_a_node_that_another_one_needs(
+    tmp_path: Path,
+) -> None:
+    site = leave_half_done(tmp_path)
+    spring = tmp_path / "campaigns" / "spring"
+    shutil.copytree(site.campaign, spring)  # it was begun as well, and is under way
+    state = json.loads((spring / "state.json").read_text()) | {"name": "spring", "state": "halted"}
+    (spring / "state.json").write_text(json.dumps(state))
+
+    async def scenario() -> None:
+        site.say("vouch", "n0", "--yes")
+        duty = site.duty()
+        holds = RackHolds(duty)
+        await holds.tick()
+        await duty.holds.free("winter", site.rig.plan(), (), duty.needs["spring"])
+        assert [one.want for one in await site.active()] == [WANT]
+        assert await find_work(site) == []
+        (spring / "journal").write_text("{damaged\n")
+        await holds.tick()  # nobody can tell what that one needs
+        assert [one.want for one in await site.active()] == [WANT]
+        shutil.rmtree(spring)
+        await holds.tick()
         assert await site.active() == []
 
     asyncio.run(scenario())

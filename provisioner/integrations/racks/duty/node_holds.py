@@ -69,8 +69,8 @@ class NodeHolds:
     async def hold(self, node: str, name: str, *, firmly: bool = False) -> str:
         """Keep the daemon's other parts from a node; return who has it instead, "" if we do.
 
-        What another campaign holds goes over to this one if that one was withdrawn. `firmly`: a
-        journey on its way to a first use is ended, too.
+        The hold of a campaign that was withdrawn does for another one, too. `firmly`: a journey on
+        its way to a first use is ended.
         """
         operations = self.parts.store.operations
         want = build_want(name)
@@ -78,8 +78,8 @@ class NodeHolds:
         opened = await operations.open(node, want, now)
         if opened is None:
             active = [o for o in await operations.list_active() if o.node == node]
-            others = [o for o in active if o.want != want]
-            if others and await self._take_over(others[0], name, firmly=firmly):
+            others = [o for o in active if o.want != want and not self._is_left(o)]
+            if others and firmly and await self._end_journey(others[0], name):
                 opened = await operations.open(node, want, now)
             if others and opened is None:
                 return f"operation {others[0].id} ({others[0].want})"
@@ -94,13 +94,17 @@ class NodeHolds:
                 await self.tell(opened)
         return tenant
 
-    async def free(self, name: str, plan: RackPlan, kept: Collection[str], why: str) -> None:
-        """End a campaign's holds on nodes of the plan, but on those of the units `kept`."""
+    async def free(
+        self, name: str, plan: RackPlan, kept: Collection[str], needed: Collection[str]
+    ) -> None:
+        """End a campaign's holds on nodes of the plan, but on those of the units `kept`, and on the
+        nodes that other campaigns need to be held.
+        """
         nodes = await self.find_nodes(plan)
-        freed = {node.id for unit, (node, _) in nodes.items() if unit not in kept}
+        freed = {node.id for unit, (node, _) in nodes.items() if unit not in kept} - set(needed)
         for node, one in (await self.list_active()).items():
             if one.want == build_want(name) and node in freed:
-                await self.end(one, why)
+                await self.end(one, "nothing unproved is left in its domain")
 
     async def tell(self, one: Operation) -> None:
         """Write into the row of a held node what holds it, unless it stands there."""
@@ -127,22 +131,25 @@ class NodeHolds:
                 taken, _ = await operations.record(taken, node=noted, now=now)
             await operations.end(taken, OperationStatus.DONE, why[:TEXT_MAX])
 
-    async def _take_over(self, one: Operation, name: str, *, firmly: bool) -> bool:
-        """End an operation in whose place a hold may come; return whether it was ended."""
-        if one.want.startswith(WANT):
-            other = one.want.removeprefix(WANT)
-            try:
-                state = read_state(Path(self.parts.settings.racks_folder, CAMPAIGNS, other))
-            except InputError:
-                return False
-            may = state is not None and state.state is RackCampaignState.WITHDRAWN
-        else:
-            node = await self.parts.store.nodes.get(one.node)
-            early = node is not None and node.state in _BEFORE_USE
-            may = firmly and early and one.want in {state.value for state in State}
-        if may:
+    def _is_left(self, one: Operation) -> bool:
+        """Return whether it is the hold of a campaign that was withdrawn."""
+        if not one.want.startswith(WANT):
+            return False
+        name = one.want.removeprefix(WANT)
+        try:
+            state = read_state(Path(self.parts.settings.racks_folder, CAMPAIGNS, name))
+        except InputError:
+            return False
+        return state is not None and state.state is RackCampaignState.WITHDRAWN
+
+    async def _end_journey(self, one: Operation, name: str) -> bool:
+        """End a journey to a first use; return whether it was one."""
+        node = await self.parts.store.nodes.get(one.node)
+        early = node is not None and node.state in _BEFORE_USE
+        if early and one.want in {state.value for state in State}:
             await self.end(one, f"rack campaign {name} holds it")
-        return may
+            return True
+        return False
 
 
 def build_want(name: str) -> str:

@@ -106,6 +106,7 @@ class RackDuty:
 
     def __post_init__(self) -> None:
         self.holds = NodeHolds(self.parts)
+        self.needs: Mapping[str, frozenset[str]] = {}  # campaign: nodes, as `RackHolds` found them
 
     async def run(self) -> None:
         """Look for approved campaigns for ever."""
@@ -397,9 +398,9 @@ class _Told:
         plan, journal = self.extent
         kept = {host for domain in domains for host in self.hosts[domain]}
         kept |= {tray for trays in find_unproved(plan, journal).values() for tray in trays}
-        await self._duty.holds.free(
-            self._campaign.name, plan, kept, "nothing unproved is left in its domain"
-        )
+        name = self._campaign.name
+        needed = {n for one, needs in self._duty.needs.items() if one != name for n in needs}
+        await self._duty.holds.free(name, plan, kept, needed)
 
     async def withdraw(
         self, approval: Approval, says: Sequence[str] = (), outcome: Outcome | None = None

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,12 +41,27 @@ from provisioner.integrations.racks.update_log import Line, hold_log, read_log
 from provisioner.integrations.racks.update_start import find_unproved, read_rack_units
 from provisioner.integrations.racks.update_world import POLL_S, Update
 from provisioner.model.input_error import InputError
+from provisioner.model.node import Node
 from provisioner.model.operation import Operation
 from provisioner.ports import DamagedRow, StoreFailed
 
 log = logging.getLogger(__name__)
 Unproved = Mapping[str, Sequence[str]]  # trays, by job
 _Stamp = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A campaign, as one look found it. Without an approval it is over, and a word alone frees."""
+
+    campaign: Path
+    own: Sequence[Operation]  # its holds
+    vouched: Mapping[str, str]
+    state: RackCampaign | None = None
+    over: bool = True
+    unproved: Unproved = field(default_factory=dict)
+    keeps: Sequence[Node] = ()
+    planned: frozenset[str] = frozenset()  # nodes whose trays the plan has
 
 
 @dataclass
@@ -71,52 +87,70 @@ class RackHolds:
         folder = Path(self.duty.parts.settings.racks_folder)
         held = await self.duty.holds.list_active()
         known = await asyncio.to_thread(lambda: [one.name for one in list_campaigns(folder)])
-        for name in sorted({*known, *(o.want.removeprefix(WANT) for o in held.values())}):
-            try:
-                await self._settle(folder, folder / CAMPAIGNS / name, held)
-                self._said.pop(name, None)
-            except (InputError, OSError, DamagedRow) as error:  # nobody is freed that is not judged
-                if self._said.get(name) != f"{error}":
-                    self._said[name] = f"{error}"
-                    log.error("racks, %s: its holds were not judged: %s", name, error)
-            except StoreFailed:
-                raise
-            except Exception:  # our own bug: they stand
-                log.exception("racks, %s: its holds were not judged", name)
+        judged: dict[str, _Judged] = {}
+        names = sorted({*known, *(o.want.removeprefix(WANT) for o in held.values())})
+        for name in names:
+            with self._guard(name):
+                judged[name] = await self._judge(folder / CAMPAIGNS / name, held)
+        self.duty.needs = {n: frozenset(node.id for node in j.keeps) for n, j in judged.items()}
+        for name, one in judged.items():
+            with self._guard(name):
+                await self._settle(one, held, frees=len(judged) == len(names))
 
-    async def _settle(self, folder: Path, campaign: Path, held: Mapping[str, Operation]) -> None:
-        holds = self.duty.holds
-        name = campaign.name
-        own = [one for one in held.values() if one.want == build_want(name)]
+    @contextmanager
+    def _guard(self, name: str) -> Iterator[None]:
+        """Keep what fails with one campaign from the others: its holds stand."""
+        try:
+            yield
+            self._said.pop(name, None)
+        except (InputError, OSError, DamagedRow) as error:
+            if self._said.get(name) != f"{error}":
+                self._said[name] = f"{error}"
+                log.error("racks, %s: its holds were not judged: %s", name, error)
+        except StoreFailed:
+            raise
+        except Exception:  # our own bug
+            log.exception("racks, %s: its holds were not judged", name)
+
+    async def _judge(self, campaign: Path, held: Mapping[str, Operation]) -> _Judged:
+        """Return what is known of a campaign, and which nodes have to be held for it."""
+        own = [one for one in held.values() if one.want == build_want(campaign.name)]
         vouched = (await asyncio.to_thread(read_vouched, campaign)).nodes
-        approved = (campaign / "approved.json").exists()
-        if approved and not self.duty.parts.settings.racks_update:
+        if not (campaign / "approved.json").exists():
+            return _Judged(campaign, own, vouched)
+        if not self.duty.parts.settings.racks_update:
             await self._end_withdrawn(campaign)
         state = await asyncio.to_thread(read_state, campaign)
-        over = state is not None and state.state in OVER if approved else True
-        for one in own:
-            if over and one.node in vouched:
-                await holds.end(one, f"a person vouches for it: {vouched[one.node]}")
-            else:
-                await holds.tell(one)
-        if not approved:
-            return
-        plan = await self._read_plan(folder / "racks.yaml")
+        over = state is not None and state.state in OVER
+        plan = await self._read_plan(campaign.parent.parent / "racks.yaml")
         done = state is not None and state.state is RackCampaignState.DONE
         unproved = {} if done else await self._find_unproved(plan, campaign, held=bool(own))
         trays = {tray for listed in unproved.values() for tray in listed}
-        if not (own or trays):
-            return
-        nodes = await holds.find_nodes(plan)
+        nodes = await self.duty.holds.find_nodes(plan) if own or trays else {}
         keeps = [node for unit, (node, _) in nodes.items() if unit in trays]
         keeps = [node for node in keeps if not (over and node.id in vouched)]
-        for node in keeps:
+        planned = frozenset(node.id for node, _ in nodes.values())
+        return _Judged(campaign, own, vouched, state, over, unproved, keeps, planned)
+
+    async def _settle(self, one: _Judged, held: Mapping[str, Operation], *, frees: bool) -> None:
+        """Hold what has to be, and free what nothing speaks against. `frees`: all were judged."""
+        holds = self.duty.holds
+        name = one.campaign.name
+        for node in one.keeps:
             if node.id not in held and not find_tenant(node):
                 await holds.hold(node.id, name, firmly=True)
-        if over:
-            await holds.free(name, plan, trays, "nothing unproved is left in its domain")
-        if keeps and state is not None and state.state is RackCampaignState.WITHDRAWN:
-            await self._prove(campaign, state, unproved)
+        needed = {each for needs in self.duty.needs.values() for each in needs}
+        for own in one.own:
+            if not (frees and one.over) or own.node in needed:
+                await holds.tell(own)
+            elif own.node in one.vouched:
+                await holds.end(own, f"a person vouches for it: {one.vouched[own.node]}")
+            elif own.node in one.planned:
+                await holds.end(own, "nothing unproved is left in its domain")
+            else:
+                await holds.tell(own)
+        if one.keeps and one.state is not None and one.state.state is RackCampaignState.WITHDRAWN:
+            await self._prove(one.campaign, one.state, one.unproved)
 
     async def _end_withdrawn(self, campaign: Path) -> None:
         """Take a withdrawal in where the duty of campaigns, which does so, is switched off."""
@@ -145,6 +179,8 @@ class RackHolds:
                 remedy = "Bring it back; or withdraw the campaign, and `rack vouch`."
                 raise InputError(campaign.name, str(file), "its journal is gone", remedy)
             found = await asyncio.to_thread(find_unproved, plan, read)
+            if not any(read.list_keys()):
+                return found  # one that is gone is asked for again
             known = self._unproved[campaign.name] = (*stamps, found)
         return known[2]
 

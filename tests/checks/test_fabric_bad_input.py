@@ -52,6 +52,46 @@ def in_wide_digits(text: str) -> str:
     return text.translate({ord(str(n)): chr(0xFF10 + n) for n in range(10)})
 
 
+def with_a_hole(text: str) -> str:
+    """Bytes of a file that were never written: a full disk, or a copy of one that still grows."""
+    middle = text.index("\n", len(text) // 2) - 20
+    return text[:middle] + "\0" * 64 + text[middle + 64 :]
+
+
+def with_nul_in_numbers(text: str) -> str:
+    return re.sub(r"(\d)(\d)", "\\1\0\\2", text)
+
+
+def interleaved(text: str) -> str:
+    """Two ranks that write one file: the second line begins within the first."""
+    lines = text.splitlines()
+    at = len(lines) // 2
+    one, other = lines[at], lines[at + 1]
+    lines[at : at + 2] = [one[: len(one) // 2] + other, one[len(one) // 2 :]]
+    return "\n".join(lines) + "\n"
+
+
+def as_wide_text(text: str) -> str:
+    """UTF-16, as a shell of another system redirects it, read as bytes."""
+    return text.encode("utf-16").decode("latin-1")
+
+
+NEVER = [with_a_hole, with_nul_in_numbers, interleaved, as_wide_text]
+
+
+@pytest.mark.parametrize("spoil", NEVER)
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_holes_mixed_lines_and_wide_letters_never_pass(
+    name: str, spoil: Callable[[str], str]
+) -> None:
+    assert judge(name, spoil(GOOD[name])).verdict is not Verdict.PASS
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_lines_that_end_as_in_a_terminals_record_say_the_same(name: str) -> None:
+    assert judge(name, GOOD[name].replace("\n", "\r\n")).verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_what_is_whole_passes(name: str) -> None:
     assert judge(name, GOOD[name]).verdict is Verdict.PASS

@@ -54,6 +54,18 @@ def join(rx: list[float], readings: Host, kind: str = "optic", swapped: int = 99
     return join_ends(judge_port("l/swp1", days), days, host(readings))
 
 
+def test_a_breakouts_weak_lane_is_a_nodes_only_if_its_own_laser_says_so() -> None:
+    days = leaf(FALLS)
+    found = judge_port("l/swp1s0", days, ["swp1s1"])
+
+    steady = join_ends(found, days, host({2: GOOD, 20: GOOD})).verdict
+    aged = join_ends(found, days, host({2: GOOD, 20: (1.0, 1.2, 80.0)})).verdict
+
+    assert (steady.state, steady.end) == ("dirty", "")
+    assert "swap nothing" in steady.remedy
+    assert (aged.state, aged.end) == ("dying", "node")
+
+
 GOOD = (1.0, 1.2, 60.0)
 # sentence: (light at the leaf, the node's readings, state, end, words, remedy begins)
 CASES: dict[str, tuple[list[float], Host, str, str, str, str]] = {

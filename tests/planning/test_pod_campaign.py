@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
-from bench_pod import Fabric, build, measure
+from bench_pod import Fabric, build, keeps_rails, measure, measure_leaves
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +40,20 @@ def test_the_count_by_cables_sees_a_cut_that_the_groups_would_not(fabric: Fabric
     free = [n.model_copy(update={"groups": (), "planes": ()}) for n in fabric.nodes]
 
     assert measure(Fabric(tuple(free), fabric.above))["cut_off"] > 0
+
+
+@pytest.mark.long
+def test_leaves_go_one_of_a_plane_at_a_time_and_no_host_serves_without_a_rail() -> None:
+    seen = measure_leaves(build(pods=1, leaves=True))
+
+    assert keeps_rails(seen)
+    assert (seen["leaves"], seen["held"]) == (8 * 8 * 2, 0)
+    assert seen["hosts_serving_percent"] >= 75.0  # two units of eight are below leaves at most
+
+
+def test_the_count_by_cables_sees_hosts_that_were_not_drained() -> None:
+    """The checker itself: a host that the campaign takes for idle is not drained."""
+    fabric = build(pods=1, leaves=True)
+    free = [n.model_copy(update={"tenant": ""}) if n.leaves else n for n in fabric.nodes]
+
+    assert not keeps_rails(measure_leaves(Fabric(tuple(free), fabric.above)))

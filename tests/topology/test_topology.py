@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import pytest
 import yaml
 
 from provisioner.integrations.topology.graph import (
+    PATHS,
     build_targets,
     group_units,
     list_uncabled,
     write_gnmic,
     write_labels,
     write_slurm,
+    write_slurm_conf,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -73,8 +78,96 @@ def test_targets_name_node_tenant_and_unit_and_bracket_addresses() -> None:
     assert build_targets([host("n5", "leaf-a0", address="")]) == []
 
 
-def test_gnmic_samples_every_leaf_at_its_own_port() -> None:
+# source: SchedMD/slurm, doc/man/man5/topology.yaml.5 (25.05)
+KINDS = {"block", "flat", "tree"}
+OF_TOPOLOGY = {"topology", "cluster_default", *KINDS}
+OF_SWITCH = {"switch", "children", "nodes"}
+SWITCH_NAME_MAX = 64
+
+
+def pods(count: int) -> list[dict[str, Any]]:
+    """Hosts of which each two share their first leaf alone: names of sets are long."""
+    many = [f"leaf-p0-pod0-su0-r{n}" for n in range(8)]
+    return [host(f"n{i:03}", *many[:-1], f"leaf-p0-pod0-su{i}-r7") for i in range(count)]
+
+
+@pytest.mark.parametrize("fleet", [FLEET, pods(5)], ids=["two units", "long names"])
+def test_slurms_tree_is_one_by_its_manual(fleet: list[dict[str, Any]]) -> None:
+    units = group_units(fleet)
+    (topology,) = yaml.safe_load(write_slurm(units, {}))
+
+    assert next(iter(topology)) == "topology"  # it must be the first attribute
+    assert set(topology) <= OF_TOPOLOGY
+    assert len(KINDS & set(topology)) == 1
+    assert list(topology["tree"]) == ["switches"]
+    switches = topology["tree"]["switches"]
+    names = [s["switch"] for s in switches]
+    assert all(set(s) <= OF_SWITCH and ("nodes" in s) != ("children" in s) for s in switches)
+    assert len(set(names)) == len(names)
+    assert max(map(len, names)) <= SWITCH_NAME_MAX
+    assert [c for s in switches for c in s.get("children", "").split(",") if c] == list(units)
+    hosts = [n for s in switches for n in s.get("nodes", "").split(",") if n]
+    assert sorted(hosts) == sorted(n for named in units.values() for n in named)
+
+
+def test_units_whose_names_are_long_stay_apart_as_labels() -> None:
+    labels = [line.rpartition("=")[2] for line in write_labels(group_units(pods(5)), {}).split()]
+
+    assert len({label for label in labels if label.startswith("leaf-p0")}) == 5
+
+
+# source: openconfig/gnmic, its user guide (main, read on 2026-11-30): the keys that "Targets",
+# "Subscriptions" and "Prometheus output" document
+OF_TARGET = {"name", "address", "username", "password", "token", "timeout", "insecure", "tls-ca",
+    "tls-cert", "tls-key", "tls-max-version", "tls-min-version", "tls-version", "log-tls-secret",
+    "skip-verify", "tls-server-name", "subscriptions", "encoding", "outputs", "buffer-size",
+    "retry", "tags", "event-tags", "proto-files", "proto-dirs", "gzip", "proxy", "cipher-suites",
+    "tcp-keepalive"}  # fmt: skip
+OF_SUBSCRIPTION = {"prefix", "target", "set-target", "paths", "models", "mode", "stream-mode",
+    "encoding", "qos", "sample-interval", "heartbeat-interval", "suppress-redundant",
+    "updates-only", "stream-subscriptions", "history"}  # fmt: skip
+OF_PROMETHEUS = {"type", "listen", "path", "expiration", "metric-prefix",
+    "append-subscription-name", "override-timestamps", "export-timestamps", "strings-as-labels",
+    "tls", "cache", "timeout", "debug", "add-target", "target-template", "event-processors",
+    "num-workers", "service-registration"}  # fmt: skip
+DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")  # Go's, as far as it is used here
+
+
+def seconds(words: str) -> int:
+    found = DURATION.fullmatch(words)
+    assert words
+    assert found is not None, words
+    hours, minutes, rest = (int(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * minutes + rest
+
+
+def test_gnmics_configuration_is_one_by_its_documents() -> None:
     document = yaml.safe_load(write_gnmic(FLEET, 9339))
 
-    assert document["targets"] == {"leaf-a0": {"address": "[fd00::1]:9339"}}
-    assert set(document["subscriptions"]) == {"optics", "counters", "queues"}
+    assert set(document) == {"targets", "subscriptions", "outputs"}
+    for target in document["targets"].values():
+        assert set(target) <= OF_TARGET
+        place = urlsplit(f"//{target['address']}")
+        assert (place.hostname, place.port) == ("fd00::1", 9339)
+        assert target["gzip"] is True
+    # a Cumulus leaf answers "CANCELLED: System is busy" to a request beside another (NVIDIA,
+    # "gNMI Streaming", 5.19)
+    (subscription,) = document["subscriptions"].values()
+    assert set(subscription) <= OF_SUBSCRIPTION
+    assert subscription["paths"] == list(PATHS.values())
+    assert subscription["mode"].upper() in {"ONCE", "STREAM", "POLL"}
+    assert subscription["stream-mode"].upper() in {"SAMPLE", "TARGET_DEFINED", "ON_CHANGE"}
+    (output,) = document["outputs"].values()
+    assert set(output) <= OF_PROMETHEUS
+    assert output["type"] == "prometheus"
+    # "a zero value defaults to 60s": between two samples no series would be there
+    assert seconds(output["expiration"]) > 2 * seconds(subscription["sample-interval"])
+
+
+def test_an_older_slurm_gets_the_same_tree_as_lines() -> None:
+    assert write_slurm_conf(group_units(FLEET), {"n3": "gpu003"}).splitlines() == [
+        "SwitchName=fabric Switches=leaf-a0,leaf-b0",
+        "SwitchName=leaf-a0 Nodes=n1,n2",
+        "SwitchName=leaf-b0 Nodes=gpu003",
+    ]
+    assert write_slurm_conf({}, {}) == ""

@@ -21,8 +21,8 @@ export function rails(optics, queues) {
   const items = optics?.items ?? [];
   if (!items.length) return empty("No cable of it is declared.", "");
   if (items.every((o) => !o.read_at && !o.days.length) && !(queues?.items ?? []).some((q) => q.read_at)) return empty("Its leaves' ports were not read yet.", "The watch reads them while the node serves.");
-  const name = (o) => (o.rail >= 0 ? `rail ${o.rail}` : "north–south");
-  const port = (o) => made("span", {}, link(["nodes", o.switch], o.switch), ` ${o.interface}`);
+  const name = (o) => made("span", { class: "nowrap" }, o.rail >= 0 ? `rail ${o.rail}` : "north–south");
+  const port = (o) => made("span", {}, made("span", { class: "nowrap" }, link(["nodes", o.switch], o.switch)), ` ${o.interface}`);
   const bad = (o) => ["dirty", "dying", "dark"].includes(o.state);
   const lit = items.map((o) => [name(o), port(o),
     made("span", {}, chip(o.state, "fact"), bad(o) ? made("span", { class: "block" }, o.says, " ", made("span", { class: "strong" }, o.remedy)) : null,

@@ -149,6 +149,8 @@ def _find_sender(found: Verdict, host: Sequence[Day], since: date, swapped: date
     if aged := _find_ageing(before, after):
         told = f"{found.words}; {aged}"
         return replace(found, state="dying", end="node", words=told, remedy=_LASER)
+    if not found.end:  # of a breakout: it may be another host's fibre
+        return found
     sent = after[-1].values.get("tx_dbm")
     if sent is None or not _list_lit(before, "tx_dbm"):
         return found

@@ -17,6 +17,7 @@ from provisioner.integrations.optics.trends import (
     FLAPS_MIN,
     SharedCause,
     Verdict,
+    find_mates,
     find_shared,
     judge_port,
     list_groups,
@@ -66,9 +67,11 @@ def read_verdicts(folder: Path) -> tuple[list[Verdict], dict[str, tuple[str, ...
     verdicts = []
     groups: dict[str, tuple[str, ...]] = {}
     for leaf in sorted(p for p in folder.iterdir() if p.is_dir()):
-        for name, days in sorted(read_days(leaf).items()):
+        stored = read_days(leaf)
+        mates = find_mates(stored)
+        for name, days in sorted(stored.items()):
             port = f"{leaf.name}/{name}"
-            verdicts.append(judge_port(port, days))
+            verdicts.append(judge_port(port, days, mates.get(name, ())))
             groups[port] = list_groups(leaf.name, days[-1])
     return verdicts, groups
 

@@ -33,6 +33,7 @@ from provisioner.integrations.optics.trends import (
     FLAPS_MIN,
     Day,
     Verdict,
+    find_mates,
     find_shared,
     judge_port,
 )
@@ -88,7 +89,7 @@ class OpticView(Link):
     """The optic at the leaf's end of a cable, what its days say, and what to do."""
 
     state: str = Field(description="good, dirty, dying, dark or unknown.")
-    end: str = Field(description="Whose end is at fault: node or leaf; empty: none.")
+    end: str = Field(description="Whose end is at fault: node or leaf; empty: none, or not told.")
     says: str = Field(description="The verdict as a sentence.")
     remedy: str = Field(description="What to clean, reseat or swap; empty: nothing.")
     since: str = Field(description="First day of the trend; empty: none.")
@@ -170,7 +171,7 @@ class FleetOptic(Record):
     interface: str = Field(description="Port of the leaf.")
     node: str = Field(description="Host at the port; empty: unknown.")
     state: str = Field(description="good, dirty, dying, dark or unknown.")
-    end: str = Field(description="Whose end is at fault: node or leaf; empty: none.")
+    end: str = Field(description="Whose end is at fault: node or leaf; empty: none, or not told.")
     says: str = Field(description="The verdict as a sentence.")
     remedy: str = Field(description="What to clean, reseat or swap; empty: nothing.")
     flaps: int = Field(description="Changes of carrier in the days that are judged.")
@@ -207,13 +208,20 @@ class Kept:
     """What is kept of one cable: newest reading, days, verdict, alerts."""
 
     def __init__(
-        self, port: Port, now: Mapping[str, Any], days: Sequence[Day], alerts: Sequence[Alert]
+        self,
+        port: Port,
+        now: Mapping[str, Any],
+        leaf: Mapping[str, Sequence[Day]],
+        alerts: Sequence[Alert],
     ) -> None:
+        """`leaf`: the days of all ports of its leaf."""
+        days = leaf.get(port.interface, ())
+        mates = find_mates(leaf).get(port.interface, ())
         self.port = port
         self.now = now
         self.days = days
-        self.verdict: Verdict = judge_port(f"{port.switch}/{port.interface}", days)
         name = f"{port.switch}/{port.interface}"
+        self.verdict: Verdict = judge_port(name, days, mates)
         self.alerts = tuple(sorted({a.id for a in alerts if a.active and a.target == name}))
 
     def get_values(self) -> dict[str, Any]:
@@ -239,7 +247,7 @@ def read_kept(node: Node, folder: Path | None, alerts: Sequence[Alert]) -> list[
         now, days = leaves[port.switch]
         newest = now.get(port.interface, {})
         own = newest if newest.get("node") == node.id else {}
-        kept.append(Kept(port, own, days.get(port.interface, []), alerts))
+        kept.append(Kept(port, own, days, alerts))
     return kept
 
 
@@ -376,11 +384,13 @@ def read_fleet(folder: Path) -> FleetOptics:
             unread.append(leaf.name)
     fleet = sum(count for group, count in sizes.items() if group.startswith("leaf "))
     names = [f"{one.switch}/{one.interface}" for one in items]
-    degrading = [n for n, one in zip(names, items, strict=True) if one.state in BAD]
-    flapping = [n for n, one in zip(names, items, strict=True) if one.flaps >= FLAPS_MIN]
+    listed = list(zip(names, items, strict=True))
+    # one optic counts once, whatever ports of a breakout it has
+    degrading = {one.serial or n: n for n, one in listed if one.state in BAD}.values()
+    flapping = [n for n, one in listed if one.flaps >= FLAPS_MIN]
     causes = tuple(
         OpticCause(of=word, **asdict(cause))
-        for word, bad in (("degrading", degrading), ("flapping", flapping))
+        for word, bad in (("degrading", [*degrading]), ("flapping", flapping))
         for cause in find_shared(bad, groups_of, sizes, fleet)
     )
     return FleetOptics(

@@ -32,6 +32,7 @@ from provisioner.integrations.optics.trends import (
     WINDOW,
     Day,
     Verdict,
+    find_mates,
     judge_port,
     list_groups,
 )
@@ -372,12 +373,14 @@ class OpticSeries:
         unknown = 0
         rows = []
         now = read_now(self._folder / leaf)
-        for name, days in read_days(self._folder / leaf).items():
+        stored = read_days(self._folder / leaf)
+        mates = find_mates(stored)
+        for name, days in stored.items():
             port = f"{leaf}/{name}"
             if days[-1].day < today - timedelta(days=WINDOW):
                 verdicts.pop(port, None)
                 continue
-            found = verdicts[port] = judge_port(port, days)
+            found = verdicts[port] = judge_port(port, days, mates.get(name, ()))
             changed += [port] if self._is_news(found) else []
             groups = list_groups(leaf, days[-1])
             sizes.update(groups)

@@ -23,6 +23,8 @@ UNUSABLE_DBM = -30.0  # no receiver works there
 PROVED_DB = 0.75  # after a repair it has to be as near to its best days
 FLAPS_MIN = 2  # carrier losses in the days looked at
 BAD = ("dirty", "dying", "dark")
+MATES_SHOWN = 3
+PORTS_OF_OPTIC = 8  # a breakout has a lane each at least
 SHARED_MIN = 3
 SHARED_RISK = 1e-3  # of naming a cause by chance, over all groups
 
@@ -60,15 +62,25 @@ class Verdict:
 
 
 _CLEAN = "Clean both connectors of the fibre into this port, then reseat the node's optic; swap it"
+_OF_ONE = (
+    "Clean the connectors of these ports' fibres; swap nothing before a host's own end tells whose"
+    " lane it is."
+)
 REMEDIES = {
     ("dirty", "node"): f"{_CLEAN} if the light does not come back within a day.",
     ("dying", "leaf"): "Swap the leaf's optic: its laser ages; cleaning does not help.",
     ("dark", "node"): f"{_CLEAN} only if it stays dark with another fibre.",
+    # of a breakout
+    ("dirty", ""): _OF_ONE,
+    ("dark", ""): _OF_ONE,
 }
 
 
-def judge_port(port: str, days: Sequence[Day]) -> Verdict:
-    """Return the verdict on a port by its days, oldest first."""
+def judge_port(port: str, days: Sequence[Day], mates: Sequence[str] = ()) -> Verdict:
+    """Return the verdict on a port by its days, oldest first.
+
+    `mates`: ports on the same optic, whose lane may be the weak one: then it is no one's.
+    """
     if not days:
         return Verdict(port, "unknown", words="never read")
     window = [d for d in days if d.day > days[-1].day - timedelta(days=WINDOW)]
@@ -79,6 +91,9 @@ def judge_port(port: str, days: Sequence[Day]) -> Verdict:
     proved = None if repaired is None else _is_proved(window, repaired)
     found = _judge_laser(port, own) or _judge_light(port, own)
     state, end, words, since, until = found
+    if mates and end == "node":
+        end = ""
+        words += f", on some lane of an optic that it shares with {', '.join(mates[:MATES_SHOWN])}"
     words += _describe_signal(own, since)
     return Verdict(
         port=port,
@@ -92,6 +107,23 @@ def judge_port(port: str, days: Sequence[Day]) -> Verdict:
         repaired_on=repaired,
         proved=proved if state == "good" else None if repaired is None else False,
     )
+
+
+def find_mates(ports: Mapping[str, Sequence[Day]]) -> dict[str, tuple[str, ...]]:
+    """Return port -> the others of a leaf that are on the same optic: those of a breakout.
+
+    `ports`: of one leaf. Which lane is whose is published for no leaf.
+    """
+    of_optic: dict[tuple[date, str], list[str]] = {}
+    for port, days in ports.items():
+        if days and days[-1].serial:
+            of_optic.setdefault((days[-1].day, days[-1].serial), []).append(port)
+    return {
+        port: tuple(other for other in same if other != port)
+        for same in of_optic.values()
+        if len(same) <= PORTS_OF_OPTIC  # more have a serial that tells nothing
+        for port in same
+    }
 
 
 _Found = tuple[str, str, str, date | None, date | None]

@@ -7,17 +7,23 @@ Slurm calls a switch and NVIDIA's topograph a leaf. A node without cables is in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import yaml
 
 # as NVIDIA/topograph writes it
 LABEL = "network.topology.nvidia.com"
+# of a label's value in Kubernetes; Slurm takes one more (topology.yaml(5))
+NAME_MAX = 63
 EXPORTERS = {"node": 9100, "dcgm": 9400}  # the ports of node_exporter and dcgm-exporter
 
 
 def group_units(nodes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return unit -> its hosts, both in order; a unit has the name of its first leaf."""
+    """Return unit -> its hosts, both in order; a unit has the name of its first leaf.
+
+    Where another set has that leaf too, it has the names of all, or their digest if these are long.
+    """
     units: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
         own = {str(p["switch"]) for p in node["ports"] if p["rail"] >= 0 and p["switch"]}
@@ -26,9 +32,10 @@ def group_units(nodes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     firsts = [leaves[0] for leaves in units]
     named: dict[str, list[str]] = {}
     for leaves, hosts in sorted(units.items()):
-        # leaves that two sets share make the first leaf's name ambiguous
-        alone = firsts.count(leaves[0]) == 1
-        named[leaves[0] if alone else "+".join(leaves)] = sorted(hosts)
+        name = leaves[0] if firsts.count(leaves[0]) == 1 else "+".join(leaves)
+        if len(name) > NAME_MAX:  # cut, it could be another unit's
+            name = f"{name[:46]}-{sha256(name.encode()).hexdigest()[:16]}"
+        named[name] = sorted(hosts)
     return named
 
 
@@ -48,6 +55,16 @@ def write_slurm(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) ->
     return "---\n" + yaml.safe_dump(document, sort_keys=False)
 
 
+def write_slurm_conf(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> str:
+    """Return the same tree as a topology.conf, for Slurm before 25.05."""
+    lines = [f"SwitchName=fabric Switches={','.join(units)}"] if units else []
+    lines += [
+        f"SwitchName={unit} Nodes={','.join(names.get(host, host) for host in hosts)}"
+        for unit, hosts in units.items()
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def write_labels(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> str:
     """Return lines of `kubectl label` that bring each node's unit up to date."""
     return "".join(
@@ -59,8 +76,8 @@ def write_labels(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -
 
 def _clean(unit: str) -> str:
     """Return a label's value: 63 characters of letters, digits, '-', '_' and '.'."""
-    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in unit)
-    return kept[:63].strip("-_.")
+    kept = "".join(c if (c.isascii() and c.isalnum()) or c in "-_." else "-" for c in unit)
+    return kept[:NAME_MAX].strip("-_.")
 
 
 def build_targets(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -89,20 +106,29 @@ PATHS = {
 
 
 def write_gnmic(nodes: Sequence[Mapping[str, Any]], port: int) -> str:
-    """Return a configuration of gnmic: every leaf, sampled in five minutes, for Prometheus."""
+    """Return a configuration of gnmic: every leaf, sampled in five minutes, for Prometheus.
+
+    All paths are one request: a Cumulus leaf refuses a second one while it sets up the first. A
+    value outlives a sample that is missed; gnmic itself would drop each after a minute.
+    """
     leaves = {
-        str(n["id"]): {"address": f"{_bracket(str(n['address']), bare=True)}:{port}"}
+        str(n["id"]): {"address": f"{_bracket(str(n['address']), bare=True)}:{port}", "gzip": True}
         for n in sorted(nodes, key=lambda n: str(n["id"]))
         if n["kind"] == "switch" and n.get("address")
     }
     sampled = {
-        name: {"paths": [path], "mode": "stream", "stream-mode": "sample", "sample-interval": "5m"}
-        for name, path in PATHS.items()
+        "paths": list(PATHS.values()),
+        "mode": "stream",
+        "stream-mode": "sample",
+        "sample-interval": "5m",
     }
-    outputs = {"prometheus": {"type": "prometheus", "listen": ":9804"}}
-    return yaml.safe_dump(
-        {"targets": leaves, "subscriptions": sampled, "outputs": outputs}, sort_keys=False
-    )
+    output = {"type": "prometheus", "listen": ":9804", "expiration": "11m"}
+    document = {
+        "targets": leaves,
+        "subscriptions": {"rails": sampled},
+        "outputs": {"prometheus": output},
+    }
+    return yaml.safe_dump(document, sort_keys=False)
 
 
 def _bracket(address: str, *, bare: bool = False) -> str:

@@ -19,6 +19,7 @@ from provisioner.integrations.topology.graph import (
     write_gnmic,
     write_labels,
     write_slurm,
+    write_slurm_conf,
 )
 from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import read_text
@@ -36,13 +37,20 @@ TenantOption = Annotated[
 
 
 @app.command()
-def slurm(names: NamesOption = None, tenant: TenantOption = "", data: DataOption = None) -> None:
+def slurm(
+    names: NamesOption = None,
+    tenant: TenantOption = "",
+    data: DataOption = None,
+    conf: Annotated[
+        bool, typer.Option("--conf", help="A topology.conf, for Slurm before 25.05.")
+    ] = False,
+) -> None:
     """Print a topology.yaml: hosts on the same leaves are one switch of the tree.
 
     Example: provisioner topology slurm --tenant red --names names.json > /etc/slurm/topology.yaml
     """
-    nodes = _read(data, tenant)
-    sys.stdout.write(write_slurm(group_units(nodes), _read_names(names)))
+    write = write_slurm_conf if conf else write_slurm
+    sys.stdout.write(write(group_units(_read(data, tenant)), _read_names(names)))
 
 
 @app.command()

@@ -9,11 +9,10 @@ configuration); then no part is condemned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
-from math import exp, log
+from functools import cache, cached_property
+from math import exp, inf, log
 from statistics import median
 
 from provisioner.planning.fault_location.isolation_trials import CountedTrials, Trial, Trials
@@ -131,7 +130,8 @@ def find_explanations(
     waiting = list(fit.taken)
     while waiting:
         part = waiting.pop(0)
-        _put_back(fit, gains, part)
+        was = fit.taken[part]
+        beside = _put_back(fit, gains, part)
         gain, rate = gains[part]
         if gain < gain_min:
             continue
@@ -145,20 +145,26 @@ def find_explanations(
             waiting = sorted(fit.taken)
             continue
         explanations.append(_explain(fit, part, (gain, rate, worth - total), rivals))
-        _take(fit, gains, part, rate)
+        _take(fit, gains, part, rate, beside if rate == was else None)
     explanations = [e for e in explanations if e.part in fit.taken]
     return sorted(explanations, key=lambda e: (-round(e.gain, 6), e.part)), fit
 
 
-def _take(fit: Fit, gains: _Gains, part: Part, rate: float) -> None:
+def _take(fit: Fit, gains: _Gains, part: Part, rate: float, beside: _Gains | None = None) -> None:
+    """`beside`: the gains of the other parts then, where they are known."""
     changed = fit.take(part, rate)
     gains.pop(part, None)
-    gains.update((p, fit.find_rate(p)) for p in changed if p not in fit.taken)
+    if beside is None:
+        beside = {p: fit.find_rate(p) for p in changed if p not in fit.taken}
+    gains.update(beside)
 
 
-def _put_back(fit: Fit, gains: _Gains, part: Part) -> None:
-    changed = fit.put_back(part)
-    gains.update((p, fit.find_rate(p)) for p in {*changed, part} if p not in fit.taken)
+def _put_back(fit: Fit, gains: _Gains, part: Part) -> _Gains:
+    """Return the gains that changed, as they were beside this part."""
+    changed = {p for p in fit.put_back(part) if p not in fit.taken}
+    beside = {p: gains[p] for p in changed - {part}}
+    gains.update((p, fit.find_rate(p)) for p in {*changed, part})
+    return beside
 
 
 def _explain(
@@ -166,13 +172,14 @@ def _explain(
 ) -> Explanation:
     gain, rate, margin = weight
     listed = fit.trials.listed
-    mine = fit.find_trials(part)
+    mine = fit.trials.numbers_of[part]
     failed = [n for n in mine if listed[n].failed]
+    crossing = fit.find_crossing(part)
     return Explanation(
         part=part,
         rate=rate,
         gain=gain,
-        failures=tuple(listed[n] for n in failed if fit.survives.get(n, 1.0) > 1 - RATES[0]),
+        failures=tuple(listed[n] for n in failed if n not in crossing),
         passes=len(mine) - len(failed),
         margin=margin,
         rivals=rivals,
@@ -186,29 +193,39 @@ def _explain_without(
 
     It need not be found if it is worth less than `enough`.
     """
+    mine = set(fit.trials.count_together(part)[0])
+    others = mine - _find_same(fit, part, mine) - fit.taken.keys()
+    return _take_best(fit, gains, others, enough)
+
+
+def _take_best(
+    fit: Fit, gains: _Gains, parts: Iterable[Part], enough: float, most: float = inf
+) -> tuple[tuple[tuple[Part, float], ...], float]:
+    """Return those of the parts that explain most, one after the other, and their worth.
+
+    It ends where they cannot be worth more than `enough`, or are worth more than `most`.
+    """
     costs = fit.costs
-    ways = fit.trials.ways
-    mine = set(chain.from_iterable(ways[number] for number in fit.find_trials(part)))
-    same = _find_same(fit, part, mine)
     worth: _Gains = {}
-    for other in mine - same - fit.taken.keys():
-        gain, rate = gains.get(other, (0.0, 0.0))
-        if gain > costs[other.kind]:
-            worth[other] = gain - costs[other.kind], rate
+    for part in parts:
+        gain, rate = gains.get(part, (0.0, 0.0))
+        if gain > costs[part.kind]:
+            worth[part] = gain - costs[part.kind], rate
+    counts = {p: {at: [*both] for at, both in fit.counts[p].items()} for p in worth}
     taken: list[tuple[Part, float]] = []
     total = 0.0
-    while worth and total + sum(w for w, _ in worth.values()) > enough:
+    while worth and total <= most and total + sum(w for w, _ in worth.values()) > enough:
         best = min(worth, key=lambda p: (-round(worth[p][0], 6), p))
         gained, rate = worth.pop(best)
         total += gained
         taken.append((best, rate))
-        for other in fit.take(best, rate) & worth.keys():
-            gain, rate = fit.find_rate(other)
+        for other in fit.take(best, rate, counts) & worth.keys():
+            gain, rate = fit.fit_rate(counts[other])
             worth[other] = gain - costs[other.kind], rate
             if worth[other][0] <= 0.0:
                 del worth[other]
-    for other, _ in reversed(taken):
-        fit.put_back(other)
+    for other, _ in taken:
+        del fit.taken[other]
     return tuple(taken), total
 
 
@@ -258,32 +275,8 @@ def _choose(fit: Fit, gains: _Gains) -> Part | None:
 
 def _sum_of_parts(fit: Fit, gains: _Gains, whole: Part, enough: float) -> float:
     """Return what the parts within another one explain together, up to a little over `enough`."""
-    costs = fit.costs
-    worth: _Gains = {}  # of the parts within
-    bound = 0.0
-    for part in fit.trials.fabric.find_parts_within(whole):
-        gain, rate = gains.get(part, (0.0, 0.0))
-        if gain > costs[part.kind]:
-            worth[part] = gain, rate
-            bound += gain - costs[part.kind]
-    if bound <= enough:  # together they explain no more than one by one
-        return bound
-    survives: dict[int, float] = {}
-    total = 0.0
-    while worth and total <= enough:
-        best = max(worth, key=lambda part: worth[part][0] - costs[part.kind])
-        gain, rate = worth.pop(best)
-        total += gain - costs[best.kind]
-        changed: set[Part] = set()
-        for number in fit.find_trials(best):
-            before = survives.get(number, fit.survives.get(number, 1.0))
-            survives[number] = round(before * (1 - rate), 6)
-            changed |= fit.trials.ways[number]
-        for part in changed & worth.keys():
-            worth[part] = fit.find_rate_with(part, survives)
-            if worth[part][0] <= costs[part.kind]:
-                del worth[part]
-    return total
+    within = fit.trials.fabric.find_parts_within(whole)
+    return _take_best(fit, gains, within, enough, enough)[1]
 
 
 EVIDENCE_MAX = 32  # names of tests and partners in one blame
@@ -307,7 +300,17 @@ class Doubt:
 
     def find_difference(self, way: frozenset[Part]) -> float:
         """Return how far the chances differ that a test on this way fails."""
-        return abs(_find_chance(self.rates, way) - _find_chance(self.others, way))
+        return self._difference_of(way & self._parts)
+
+    @cached_property
+    def _parts(self) -> frozenset[Part]:
+        return frozenset((*self.rates, *self.others))
+
+    @cached_property
+    def _difference_of(self) -> Callable[[frozenset[Part]], float]:
+        return cache(
+            lambda way: abs(_find_chance(self.rates, way) - _find_chance(self.others, way))
+        )
 
 
 def _find_chance(rates: Mapping[Part, float], way: frozenset[Part]) -> float:

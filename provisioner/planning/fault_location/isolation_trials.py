@@ -7,8 +7,9 @@ cell never adds blame to it. Sums do not depend on the order of the observations
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from math import log
 from typing import NamedTuple
 
@@ -125,9 +126,8 @@ class Trials:
         return passes - own_passes > failures - own_failures
 
     def passed_far(self, cell: Cell) -> bool:
-        if any(not (t.failed or t.local) for t in self.by_cell.get(cell, ())):
-            return True
-        return _across(self, cell)[0] > 0
+        passed = any(not (t.failed or t.local) for t in self.by_cell.get(cell, ()))
+        return passed or _across(self, cell)[0] > 0
 
     def leave_out(self, explained: Iterable[Cell], uplinks: Iterable[str] = ()) -> Trials:
         """Return a copy without trials through these cells, or across these leaves' uplinks."""
@@ -172,15 +172,16 @@ class CountedTrials(Trials):
 
     listed: list[Trial] = field(default_factory=list)
     ways: list[frozenset[Part]] = field(default_factory=list)  # by trial: the parts on its way
-    numbers_of: dict[Cell, list[int]] = field(default_factory=dict)  # its trials, by number
-    tests: Counter[Part] = field(default_factory=Counter)  # trials whose way has the part
+    numbers_of: dict[Part, list[int]] = field(default_factory=dict)  # its trials, in order
     failures: Counter[Part] = field(default_factory=Counter)
-    failed: Counter[Cell] = field(default_factory=Counter)
+    of_leaf: dict[str, list[int]] = field(default_factory=dict)  # its cells' results, and failures
     failed_count: int = 0
     any_corrupt: bool = False
     _numbers: dict[tuple[str, Cell, Cell], int] = field(default_factory=dict)  # test and cells
     _named: set[str] = field(default_factory=set)  # tests that are counted in `tested`
     _passed: dict[str, bool] = field(default_factory=dict)  # collective -> it passed
+    # part -> its trials that are counted, and in how many of these each part is and failed
+    _together: dict[Part, tuple[int, Counter[Part], Counter[Part]]] = field(default_factory=dict)
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Count these observations as well.
@@ -264,18 +265,37 @@ class CountedTrials(Trials):
             elif _badness(trial) > _badness(self.listed[number]):
                 self._replace(trial, number)
 
+    def count_ways(self, numbers: Collection[int]) -> tuple[Counter[Part], Counter[Part]]:
+        """Return in how many of these trials each part is, and in how many that failed."""
+        failed = (n for n in numbers if self.listed[n].failed)
+        tests = Counter(chain.from_iterable(self.ways[n] for n in numbers))
+        return tests, Counter(chain.from_iterable(self.ways[n] for n in failed))
+
+    def count_together(self, part: Part) -> tuple[Counter[Part], Counter[Part]]:
+        """Return the same of all trials of a part: only new ones are counted again."""
+        counted, tests, failures = self._together.get(part, (0, Counter[Part](), Counter[Part]()))
+        numbers = self.numbers_of.get(part, [])
+        if counted < len(numbers):
+            new = self.count_ways(numbers[counted:])
+            tests.update(new[0])
+            failures.update(new[1])
+            self._together[part] = (len(numbers), tests, failures)
+        return tests, failures
+
     def _append(self, trial: Trial, number: int) -> None:
         way = self.fabric.find_way(trial.one, trial.other)
         self.listed.append(trial)
         self.ways.append(way)
-        self.tests.update(way)
+        for part in way:
+            self.numbers_of.setdefault(part, []).append(number)
         if trial.failed:
             self.failed_count += 1
             self.failures.update(way)
         for cell in (trial.one, trial.other):
             self.by_cell.setdefault(cell, []).append(trial)
-            self.numbers_of.setdefault(cell, []).append(number)
-            self.failed[cell] += trial.failed
+            of_leaf = self.of_leaf.setdefault(self.fabric.leaf_of[cell], [0, 0])
+            of_leaf[0] += 1
+            of_leaf[1] += trial.failed
             self.raw[cell] += -1 if trial.failed else 1
 
     def _replace(self, trial: Trial, number: int) -> None:
@@ -286,10 +306,11 @@ class CountedTrials(Trials):
         if worse:
             self.failed_count += 1
             self.failures.update(self.ways[number])
+            self._together.clear()
         for cell in (trial.one, trial.other):
             mine = self.by_cell[cell]
             mine[mine.index(before)] = trial
-            self.failed[cell] += worse
+            self.of_leaf[self.fabric.leaf_of[cell]][1] += worse
             self.raw[cell] -= 2 * worse
 
 

@@ -298,11 +298,8 @@ class IsolationPolicy(Record):
         return max(self.trials_max, 12 * self.screening_rounds)
 
     def get_minutes(self, kind: FabricTestKind) -> float:
-        return {
-            FabricTestKind.PAIR: self.pair_minutes,
-            FabricTestKind.RAIL: self.rail_minutes,
-            FabricTestKind.GROUP: self.group_minutes,
-        }[kind]
+        minutes: float = getattr(self, f"{kind}_minutes")
+        return minutes
 
 
 class Blame(Record):
@@ -321,16 +318,8 @@ class Blame(Record):
     tests: tuple[str, ...] = ()  # names of the tests that count, bounded
 
     def __str__(self) -> str:
-        where = " ".join(
-            w
-            for w in (
-                self.node,
-                f"rail {self.rail}" if self.rail >= 0 else "",
-                self.leaf,
-                self.group,
-            )
-            if w
-        )
+        rail = f"rail {self.rail}" if self.rail >= 0 else ""
+        where = " ".join(w for w in (self.node, rail, self.leaf, self.group) if w)
         return f"{self.culprit} {where}: {self.reason}"
 
 

@@ -7,18 +7,15 @@ as explanations already.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 from math import log, prod
 from statistics import median_low
 
 from provisioner.planning.fault_location.isolation_trials import CountedTrials
 from provisioner.planning.fault_location.isolation_words import (
     PART_ORDER,
-    PATHS,
     Culprit,
     IsolationPolicy,
     Part,
@@ -42,83 +39,56 @@ class Fit:
     trials: CountedTrials
     costs: Mapping[Culprit, float]  # of naming one part, by its kind
     noise: float
-    # by trial, if it is below 1: the chance that no part taken so far fails it
-    survives: dict[int, float] = field(default_factory=dict)
     counts: dict[Part, _Counts] = field(default_factory=dict)
     taken: dict[Part, float] = field(default_factory=dict)  # parts that explain, with their rates
     least: float = 0.0  # parts whose gain is certainly less have none: they explain too little
-    _trials: dict[Part, list[int]] = field(default_factory=dict)
+    few: float = 0.0  # failures that are certainly worth less than that
 
-    def find_trials(self, part: Part) -> list[int]:
-        """Return the numbers of the trials that a part can fail, computed once."""
-        if part not in self._trials:
-            cells = self.trials.fabric.find_cells(part)
-            numbers_of = self.trials.numbers_of
-            numbers = {number for cell in cells for number in numbers_of.get(cell, ())}
-            if part.kind in PATHS:
-                listed = self.trials.listed
-                numbers = {number for number in numbers if not listed[number].local}
-            self._trials[part] = sorted(numbers)
-        return self._trials[part]
-
-    def take(self, part: Part, rate: float) -> set[Part]:
-        """Let a part explain its trials; return the parts whose counts changed."""
+    def take(self, part: Part, rate: float, counts: dict[Part, _Counts] | None = None) -> set[Part]:
+        """Let a part explain its trials; return the parts whose counts (or all) changed."""
+        changed = self._move(part, rate, self.counts if counts is None else counts, taking=True)
         self.taken[part] = rate
-        return self._move(part)
+        return changed
 
     def put_back(self, part: Part) -> set[Part]:
         """Let a part explain nothing any more; return the parts whose counts changed."""
-        del self.taken[part]
-        return self._move(part)
+        return self._move(part, self.taken.pop(part), self.counts, taking=False)
 
-    def _move(self, part: Part) -> set[Part]:
-        """Count the trials of a part by what the parts taken now leave unexplained."""
+    def find_crossing(self, part: Part) -> set[int]:
+        """Return the trials of a part that other parts, which are taken, can fail too."""
+        numbers_of = self.trials.numbers_of
+        mine = set(numbers_of.get(part, ()))
+        return set().union(*(mine.intersection(numbers_of[other]) for other in self.taken))
+
+    def _move(
+        self, part: Part, rate: float, counts: dict[Part, _Counts], *, taking: bool
+    ) -> set[Part]:
+        """Count the trials of a part, which is not among the taken, by what is left unexplained."""
+        trials = self.trials
         taken = frozenset(self.taken)
-        chances: dict[frozenset[Part], float] = {}
-        moved: dict[tuple[float, float, bool], list[frozenset[Part]]] = {}
-        for number in self.find_trials(part):
-            way = self.trials.ways[number]
-            explained = way & taken
-            after = chances.get(explained)
-            if after is None:
-                rates = sorted(self.taken[other] for other in explained)
-                after = chances[explained] = round(prod(1 - rate for rate in rates), 6)
-            before = self.survives.get(number, 1.0)
-            self.survives[number] = after
-            moved.setdefault((before, after, self.trials.listed[number].failed), []).append(way)
-        changed: set[Part] = set()
-        for (before, after, failed), ways in moved.items():
-            if before == after:
-                continue
-            for other, count in Counter(chain.from_iterable(ways)).items():
-                counts = self.counts.get(other)
-                if counts is None:
-                    continue
-                changed.add(other)
-                mine = counts[before]
-                mine[0] -= count
-                mine[1] -= count * failed
-                more = counts.setdefault(after, [0, 0])
-                more[0] += count
-                more[1] += count * failed
+        ends = (1.0, _survive([rate])) if taking else (_survive([rate]), 1.0)
+        changed = _shift(counts, trials.count_together(part), *ends)
+        crossing: dict[frozenset[Part], list[int]] = {}
+        for number in self.find_crossing(part):
+            crossing.setdefault(trials.ways[number] & taken, []).append(number)
+        for explained, numbers in crossing.items():
+            rates = [self.taken[other] for other in explained]
+            both = _survive(rates), _survive([*rates, rate])
+            counted = trials.count_ways(numbers)
+            _shift(counts, counted, *ends[::-1])  # they were not all unexplained before
+            _shift(counts, counted, *(both if taking else both[::-1]))
         return changed
 
     def find_rate(self, part: Part) -> tuple[float, float]:
-        return self._rate(self.counts[part])
+        return self.fit_rate(self.counts[part])
 
-    def find_rate_with(self, part: Part, survives: Mapping[int, float]) -> tuple[float, float]:
-        """Return gain and rate as they would be with other explanations taken before."""
-        counts: _Counts = {}
-        for number in self.find_trials(part):
-            before = survives.get(number)
-            if before is None:
-                before = self.survives.get(number, 1.0)
-            mine = counts.get(before)
-            if mine is None:
-                mine = counts[before] = [0, 0]
-            mine[0] += 1
-            mine[1] += self.trials.listed[number].failed
-        return self._rate(counts)
+    def fit_rate(self, counts: _Counts) -> tuple[float, float]:
+        """Return gain and rate; (0.0, 0.0) where it certainly explains less than `least`."""
+        if len(counts) > 1:
+            return self._rate(counts)
+        ((survives, (tests, failures)),) = counts.items()
+        worth = failures > self.few
+        return _fit_rate(self.noise, survives, tests, failures) if worth else (0.0, 0.0)
 
     def weigh(self, part: Part, rate: float, noise: float) -> float:
         """Return the gain of a part with this rate, which may be negative."""
@@ -133,7 +103,7 @@ class Fit:
     def count_unexplained(self) -> tuple[int, int]:
         """Return the trials that no taken part explains, and how many of them failed."""
         listed = self.trials.listed
-        explained = [n for n, survives in self.survives.items() if survives < 1.0]
+        explained = set().union(*(self.trials.numbers_of[part] for part in self.taken))
         failed = sum(listed[n].failed for n in explained)
         return len(listed) - len(explained), self.trials.failed_count - failed
 
@@ -152,10 +122,37 @@ class Fit:
         return max((0.0, 0.0), max(zip(gains, RATES, strict=True)))
 
 
+def _shift(
+    counts: dict[Part, _Counts],
+    counted: tuple[Mapping[Part, int], Mapping[Part, int]],
+    source: float,
+    target: float,
+) -> set[Part]:
+    """Count these tests and failures at another chance to survive; return the parts that change."""
+    tests, failures = counted
+    changed = tests.keys() & counts.keys()
+    for part in changed:
+        mine = counts[part]
+        for chance, sign in ((source, -1), (target, 1)):
+            at = mine.setdefault(chance, [0, 0])
+            at[0] += sign * tests[part]
+            at[1] += sign * failures.get(part, 0)
+            if not any(at):  # what is left of a chance may be negative for a moment
+                del mine[chance]
+    return changed
+
+
+def _survive(rates: Iterable[float]) -> float:
+    """Return the chance that a trial survives parts with these rates, in any order."""
+    return round(prod((1 - rate for rate in sorted(rates)), start=1.0), 6)
+
+
 @lru_cache(maxsize=2**18)
 def _fit_rate(noise: float, survives: float, tests: int, failures: int) -> tuple[float, float]:
     """Return the best gain and its rate of a part whose tests all survive others as often."""
     passes = tests - failures
+    if failures <= (noise + (1 - 2 * noise) * (1 - survives)) * tests:
+        return 0.0, 0.0  # it fails no oftener than without this part
     gains = (
         (failures * by_failure + passes * by_pass, rate)
         for rate, (by_failure, by_pass) in zip(RATES, _weigh_rates(noise, survives), strict=True)
@@ -204,11 +201,12 @@ def count_trials(trials: CountedTrials) -> Fit:
     costs = count_costs(trials)
     fit = Fit(trials, costs, estimate_noise(trials))
     fit.least = min(trials.suspect_at, *costs.values())
-    for part, tests in trials.tests.items():
+    fit.few = fit.least / log(1 / fit.noise)  # no failure adds more than this logarithm
+    for part, numbers in trials.numbers_of.items():
         count = trials.failures[part]
         if count >= FAILURES_MIN or part.kind is Culprit.LINK:
-            passed_groups = _count_group_passes(trials, part)
-            fit.counts[part] = {1.0: [passed_groups + tests, count]}
+            passed_groups = _count_group_passes(trials, part) if trials.groups else 0
+            fit.counts[part] = {1.0: [passed_groups + len(numbers), count]}
     return fit
 
 
@@ -228,11 +226,9 @@ def estimate_noise(trials: CountedTrials) -> float:
 
     The middle leaf by its share of failures stands for the fabric: a bad part moves few leaves.
     """
-    shares = []
-    for cells in trials.fabric.cells_of_leaf.values():
-        results = sum(len(trials.by_cell.get(cell, ())) for cell in cells)
-        if results >= _RESULTS_MIN:
-            shares.append(sum(trials.failed[cell] for cell in cells) / results)
+    shares = [
+        failed / results for results, failed in trials.of_leaf.values() if results >= _RESULTS_MIN
+    ]
     usual = median_low(shares) if len(shares) >= _LEAVES_MIN else 0.0
     return bound_noise(trials.policy, usual)
 

@@ -108,7 +108,7 @@ PATHS = {
 def write_gnmic(nodes: Sequence[Mapping[str, Any]], port: int) -> str:
     """Return a configuration of gnmic: every leaf, sampled in five minutes, for Prometheus.
 
-    All paths are one request: a Cumulus leaf refuses a second one while it sets up the first. A
+    All paths are one request: a leaf may refuse a second one while it sets up the first. A
     value outlives a sample that is missed; gnmic itself would drop each after a minute.
     """
     leaves = {

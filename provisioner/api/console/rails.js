@@ -25,7 +25,7 @@ export function rails(optics, queues) {
   const port = (o) => made("span", {}, made("span", { class: "nowrap" }, link(["nodes", o.switch], o.switch)), ` ${o.interface}`);
   const bad = (o) => ["dirty", "dying", "dark"].includes(o.state);
   const lit = items.map((o) => [name(o), port(o),
-    made("span", {}, chip(o.state, "fact"), bad(o) ? made("span", { class: "block" }, o.says, " ", made("span", { class: "strong" }, o.remedy)) : null,
+    made("span", {}, chip(o.state, "fact"), bad(o) ? made("span", { class: "sentence" }, o.says, " ", made("span", { class: "strong" }, o.remedy)) : null,
       o.repaired_on ? made("span", { class: "quiet block" }, `Changed on ${o.repaired_on}: ${o.proved ? "its light proves it" : "not proved by its light"}`) : null),
     spark(o.days.map((d) => d.day), o.days.map((d) => d.rx_dbm), "Light received at the leaf", "dBm"), shown(o.rx_dbm), shown(o.host_rx_dbm), shown(o.tx_dbm), shown(o.bias_ma), shown(o.temperature_c, 0), shown(o.snr_db), o.pre_fec_ber === null || o.pre_fec_ber === undefined ? "—" : o.pre_fec_ber.toExponential(0), number(o.flaps),
     made("span", { title: o.serial ? `serial ${o.serial}, lot ${o.lot || "unknown"}` : "" }, o.part || o.kind)]);

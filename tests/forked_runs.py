@@ -250,6 +250,8 @@ def _live(pipe: Connection, name: str, session: pytest.Session) -> None:
             following = None if ahead is None else session.items[ahead]
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             index, ahead = ahead, teller.ask(index)
+            if index is None:  # nothing was left, until another process died and left its own
+                index, ahead = ahead, None
         code = 0
     except (EOFError, ConnectionError):
         pass  # the parent has ended, or wants no more

@@ -233,9 +233,6 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.store.rows.operation_rows:settle: settled.model_dump(mode='json') => no argument": (  # noqa: E501
         "a member of StrEnum is written as its text by either driver"
     ),
-    "provisioner.store.rows.operation_rows:last_entry: 1 => 2": (
-        "the first row is taken of however many are read"
-    ),
 }
 
 # `strict` of a zip whose lists have one length by their making: gather answers each request.

@@ -11,13 +11,18 @@ from release_rig import LEAF, NODE, PEER, RED_CANARY, SERVER, Bench, bad, play
 from test_release_elsewhere import FAR, old_route, without_a_cable_there
 from test_release_order import LAST, OBJECTION, TWO, alone, checks, customer, spoil
 
-from provisioner.execution.tenancy.release_sequence import ReleaseOutcome, seal_release
+from provisioner.execution.tenancy.release_sequence import (
+    ReleaseOutcome,
+    describe_handover,
+    seal_release,
+)
 from provisioner.execution.tenancy.tenancy import MoveOutcome
 from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import GateCheck, RowVerdict
+from provisioner.model.tenant import LibraryMinimum
 
 MARK = DatabaseMark("0123abcd" * 4, 1)
 
@@ -217,6 +222,7 @@ def test_routes_of_other_leaves_follow_a_moment_later() -> None:
         await without_a_cable_there(bench)
         old_route(bench.switches[FAR])
         refused = await bench.release()
+        looks = bench.rig.switches.calls.count((FAR, "GET", "/nvue_v1/vrf"))
         began = bench.rig.clock.now()
 
         async def withdraw() -> None:
@@ -226,14 +232,34 @@ def test_routes_of_other_leaves_follow_a_moment_later() -> None:
         task = asyncio.ensure_future(withdraw())
         outcome = await bench.release()
         await task
-        return refused, outcome, bench.rig.clock.now() - began
+        return refused, looks, outcome, bench.rig.clock.now() - began
 
-    refused, outcome, took = play(scenario, TWO, release_settle_s=30.0)
+    refused, looks, outcome, took = play(scenario, TWO, release_settle_s=30.0)
 
     assert {r.check for r in bad(refused)} == {GateCheck.REMAINDER}
     assert 30.0 <= refused.watched_s < 40.0
+    assert looks <= 30  # one a second at most
     assert outcome.blockers == ()
     assert took < 30.0
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_is_bad_when_the_time_for_routes_is_over_is_not_looked_at_again(
+    elsewhere: bool,
+) -> None:
+    async def scenario(bench: Bench) -> Any:
+        await without_a_cable_there(bench)
+        if elsewhere:
+            old_route(bench.switches[FAR])
+        else:
+            bench.when_moved(lambda: spoil(bench), LEAF)
+        return await bench.release()
+
+    look_s = 0.1  # a fifth of `switch_gather_s`: the first look ends just when the time does
+    outcome = play(scenario, TWO, switch_gather_s=0.5, release_settle_s=look_s)
+
+    assert bad(outcome)
+    assert outcome.watched_s < 1.0  # `switch_poll_s`
 
 
 def test_a_leaf_elsewhere_that_is_silent_is_waited_for_and_then_unknown() -> None:
@@ -286,3 +312,11 @@ def test_a_proof_rounds_its_time_to_the_millisecond() -> None:
     node = Node(id=NODE, kind=NodeKind.HOST, tenant="red", vrf="RED")
 
     assert seal_release(node, "RED", outcome, None, 9.0).watched_s == 1.235
+
+
+def test_the_event_of_a_release_names_the_libraries_that_the_tenant_was_told() -> None:
+    node = Node(id=NODE, kind=NodeKind.HOST, tenant="red", vrf="RED")
+    nccl = LibraryMinimum(library="nccl", minimum="2.21", tested="2.27")
+    proof = seal_release(node, "RED", ReleaseOutcome(MoveOutcome(), 1.0), None, 9.0, (nccl,))
+
+    assert describe_handover(proof).libraries == (str(nccl),)

@@ -17,7 +17,7 @@ from provisioner.execution.tenancy import release_recheck as sending
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.planning.release import release_probes
 from provisioner.planning.release.release_probes import Partners, Ping, ProbeSet
-from provisioner.ports import ShellCommand, ShellOutput
+from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 from provisioner.settings import Settings
 
 HERE = "127.0.0.1"
@@ -200,6 +200,22 @@ def test_a_tool_whose_output_is_missing_was_not_sent() -> None:
     assert asyncio.run(sending.answers_of(site, [ProbeSet("n", HERE, (echo, route))])) == {
         ("n", echo): 1
     }
+
+
+def test_a_host_that_cannot_be_logged_in_to_has_sent_none_of_its_probes_and_the_others_have() -> (
+    None
+):
+    class OneSilent(Shell):
+        async def run(self, host: str, address: str, commands: Sequence[ShellCommand]) -> Any:
+            if host == "silent":
+                raise Unreachable("connection refused", maybe_executed=False)
+            return await super().run(host, address, commands)
+
+    never = ping(GateCheck.SHUT_OUT, "10.0.0.9")
+    site: Any = SimpleNamespace(shell=OneSilent())
+    sets = [ProbeSet(host, HERE, (never,)) for host in ("silent", "n")]
+
+    assert asyncio.run(sending.answers_of(site, sets)) == {("n", never): 0}
 
 
 class Said:

@@ -8,11 +8,26 @@ from typing import Any
 
 from small_site import LOST, NOT_SENT, RED, SmallSite, described, ok, play, replacing
 
+from provisioner.model.location import Bond
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Move
 from provisioner.ports import NotGranted
 
 # --- many at one time
+
+
+def test_a_fence_at_the_same_time_makes_no_bond_pass_that_cannot_be_made() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        leaf, bond = site.leaf(), Bond(name="swbond", members=("swp2",), made=True)
+        into_red = Move("vlan101", "RED", bond=bond)
+        moves = leaf.move([Move("swp1", "MAINT")]), leaf.move([into_red])
+        return *await asyncio.gather(*moves), site.vrf("swp1")
+
+    fence, refused, vrf = play(scenario)
+
+    assert (fence.blockers, vrf) == ((), "MAINT")
+    assert described(refused) == [(Reason.SWITCH_REFUSED, "leaf-0")]
+    assert "takes no bond of this name" in refused.blockers[0].detail
 
 
 def test_moves_that_come_together_share_a_revision() -> None:

@@ -10,7 +10,7 @@ import pytest
 from small_site import NOT_SENT, RED, SmallSite, described, ok, play
 
 from provisioner.execution.tenancy import leaf
-from provisioner.integrations.cumulus.port_filter import NAME
+from provisioner.integrations.cumulus.port_filter import NAME, read_filters
 from provisioner.model.host_filter import DatabaseMark, PortLabel, write_label
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import Move, Place
@@ -406,6 +406,25 @@ def test_a_leaf_without_the_filter_has_none_in_any_tree() -> None:
 
 RULES = (FilterMatch("permit", "icmp"), FilterMatch("deny"))
 GUARDED = Move("swp1", "RED", guard=min(GUARD), rules=RULES)
+
+
+def test_no_move_is_done_while_a_groups_rule_stands_as_a_hand_opened_it() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        moving = site.leaf()
+        first = await moving.move([GUARDED])
+        made = [read_filters(getattr(site.switch, tree)["acl"]) for tree in TREES]
+        for tree in TREES:
+            for rule in getattr(site.switch, tree)["acl"][GUARDED.guard]["rule"].values():
+                rule["action"] = {"permit": {}}
+        again = await moving.move([GUARDED])
+        site.vrf()  # time has passed
+        now = [read_filters(getattr(site.switch, tree)["acl"]) for tree in TREES]
+        return first.blockers, again.blockers, now == made
+
+    first, refused, closed = play(scenario)
+
+    assert first == ()
+    assert refused or closed
 
 
 @pytest.mark.parametrize(

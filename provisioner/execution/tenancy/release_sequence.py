@@ -303,7 +303,7 @@ class Releases:
             # a successor of an interrupted release finds some of them moved already
             moved = {(p.switch, p.interface) for p in placed if p.vrf != node.vrf}
             remaining = [p for p in node.ports if (p.switch, p.interface) not in moved]
-            if remaining and not await self._tenancy.deny(remaining, node.vrf):
+            if not await self._tenancy.deny(remaining, node.vrf):
                 await self._tenancy.quiet(remaining, self._site.settings.reclaim_idle_s)
         return await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
 

@@ -194,6 +194,9 @@ EQUIVALENT: dict[str, str] = {
     ),
     "provisioner.execution.tenancy.release_recheck:Rechecks.find_miscablings: "
     "'' in vendor='' => 'X'": ("cables are compared by the slots of the cards, not by the vendor"),
+    "provisioner.execution.tenancy.release_recheck:_sent: zip(strict=False) => no argument": (
+        "it is what zip does without the argument"
+    ),
     "provisioner.access.oidc:OidcProvider.__init__: -KEYS_FRESH_S => KEYS_FRESH_S": (
         "until keys were fetched there is none that could be believed"
     ),

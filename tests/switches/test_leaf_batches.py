@@ -30,6 +30,16 @@ def test_a_fence_at_the_same_time_makes_no_bond_pass_that_cannot_be_made() -> No
     assert "takes no bond of this name" in refused.blockers[0].detail
 
 
+def test_a_port_that_is_applied_is_fenced_although_its_bond_cannot_be_made() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.switch.applied["interface"]["vlan101"] = {"type": "svi", "ip": {"vrf": "RED"}}
+        bond = Bond(name="swbond", members=("swp2",), made=True)
+        await site.leaf().move([Move("vlan101", "MAINT", bond=bond)])
+        return site.vrf("vlan101")
+
+    assert play(scenario) == "MAINT"
+
+
 def test_moves_that_come_together_share_a_revision() -> None:
     async def scenario(site: SmallSite) -> Any:
         leaf = site.leaf()

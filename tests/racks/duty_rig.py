@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,19 +16,26 @@ from typer.testing import CliRunner
 from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.integrations.demo.rack_site import OURS
 from provisioner.integrations.racks import update_commands
-from provisioner.integrations.racks.duty.approval import RackCampaign, read_state
+from provisioner.integrations.racks.duty.approval import (
+    RackCampaign,
+    build_mark,
+    read_approval,
+    read_state,
+)
+from provisioner.integrations.racks.duty.node_holds import build_want
 from provisioner.integrations.racks.duty.rack_duty import RackDuty
+from provisioner.integrations.racks.duty.rack_holds import RackHolds
 from provisioner.integrations.racks.rack_commands import app
+from provisioner.integrations.racks.update_log import NOTED, Line
 from provisioner.integrations.sim.racks.switch import DEFAULT
 from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.model.operation import OUTSIDE, Operation
+from provisioner.model.operation import Operation
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.signing import Signer, public_pem
 from provisioner.store.sql_store import SqlStore, open_store
 
-WANT = f"{OUTSIDE}rack campaign winter"
 LOGINS = {PASSWORD: "p", update_commands.OURS: OURS, update_commands.FACTORY: DEFAULT}
 
 
@@ -55,6 +62,11 @@ class Parts:
     transport: object
     credentials: Vault
     signer: Signer
+
+
+def read_mark(campaign: Path) -> str:
+    """Return what holds know a campaign's approval by."""
+    return build_mark(campaign.name, read_approval(campaign))
 
 
 class Daemon:
@@ -115,7 +127,9 @@ class Daemon:
         )
 
     async def turn(self) -> RackCampaign:
-        await self.duty().tick()
+        duty = self.duty()
+        await RackHolds(duty).tick()
+        await duty.tick()
         state = read_state(self.campaign)
         assert state is not None
         return state
@@ -138,6 +152,19 @@ class Daemon:
         ).decode()
         file.write_text(json.dumps(envelope))
         assert CliRunner().invoke(app, words).exit_code == 1
+
+    @property
+    def mark(self) -> str:
+        return read_mark(self.campaign)
+
+    @property
+    def want(self) -> str:
+        return build_want((self.mark,))
+
+    def begin_journal(self) -> None:
+        """Write what a campaign's first turn notes before it holds a node."""
+        line = Line("campaign", NOTED, "states", 1_000.0)
+        (self.campaign / "journal").write_text(json.dumps(asdict(line)) + "\n")
 
     async def active(self) -> list[Operation]:
         return list(await self.store.operations.list_active())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duty_rig import FLASH, LOGINS, WANT, Daemon
+from duty_rig import FLASH, LOGINS, Daemon
 from rack_rig import Rig
 from sqlalchemy import text
 from test_domains import Two
@@ -50,7 +50,7 @@ def test_an_approved_campaign_is_carried_out_and_its_nodes_are_held_meanwhile(
         assert (state.state, state.left, state.racks) == (RackCampaignState.DONE, 0, ("r01",)), (
             state
         )
-        assert set(held) == {("n0", WANT)}
+        assert set(held) == {("n0", site.want)}
         assert {one.domains for one in seen if one is not None} == {("d01",)}
         assert await site.active() == []
         assert site.rig.shelf("p0").flash == {"Primary": "3.2.4", "Backup": "3.2.4"}
@@ -135,12 +135,13 @@ def test_a_node_is_held_only_by_an_operation_of_the_campaign_and_while_no_tenant
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Daemon(tmp_path, FLASH)
+    site.approve()
     parts: Any = site.parts
     duty = RackDuty(parts, switches=site.rig.wires, environ=LOGINS)
 
     async def ask() -> str | None:
         plan, asked = site.rig.plan(), site.rig.campaign()
-        return (await duty._ask(plan, asked, "winter", ["t0"], hold=True))["t0"]
+        return (await duty._ask(plan, asked, site.mark, ["t0"], hold=True))["t0"]
 
     async def scenario() -> None:
         await site.add()
@@ -152,8 +153,8 @@ def test_a_node_is_held_only_by_an_operation_of_the_campaign_and_while_no_tenant
         assert node is not None
         served = node.model_copy(update={"state": State.RELEASED, "tenant": "acme"})
         await site.store.nodes.save(served)
-        assert await duty.holds.hold("n0", "winter") == "acme"
-        assert [one.want for one in await site.active()] == [WANT]
+        assert await duty.holds.hold("n0", site.mark) == "acme"
+        assert [one.want for one in await site.active()] == [site.want]
 
     asyncio.run(scenario())
 
@@ -187,11 +188,12 @@ async def _open_none(*_: object) -> None:
 def test_the_reconciler_leaves_what_holds_a_node_alone(tmp_path: Path) -> None:
     """At its start a daemon drives every active operation again, but not the racks' own."""
     site = Daemon(tmp_path, FLASH)
+    site.approve()
     nobody: Any = None  # neither an observer nor a performer is asked
 
     async def scenario() -> None:
         await site.add()
-        held = await site.store.operations.open("n0", WANT, 1_000.0)
+        held = await site.store.operations.open("n0", site.want, 1_000.0)
         assert held is not None
         clock: Any = site.parts.clock
         context = Context(site.store, clock, site.parts.settings)
@@ -232,7 +234,7 @@ def test_deaths_of_the_daemon_at_its_writes_change_neither_the_end_nor_what_is_w
             assert asyncio.run(live()) is RackCampaignState.DONE
             break
         except Killed:
-            assert [one.want for one in asyncio.run(site.active())] == [WANT]  # it stays held
+            assert [one.want for one in asyncio.run(site.active())] == [site.want]  # it stays held
             site.rig.wires.at_once.clear()
     assert deaths >= 5
     assert site.rig.violations() == []
@@ -256,11 +258,11 @@ def test_neither_a_halt_nor_a_withdrawal_gives_a_half_updated_domain_back(tmp_pa
         assert (state.state, state.says) == (RackCampaignState.HALTED, ("amy: enough",))
         assert len(site.rig.rack.find("push")) == 1  # the other flash is another act
         assert site.rig.shelf("p0").selector == "Primary"
-        assert [one.want for one in await site.active()] == [WANT]
+        assert [one.want for one in await site.active()] == [site.want]
         site.say("withdraw")
         assert (await site.turn()).state is RackCampaignState.WITHDRAWN
         await RackHolds(site.duty()).tick()
-        assert [one.want for one in await site.active()] == [WANT]
+        assert [one.want for one in await site.active()] == [site.want]
 
     asyncio.run(scenario())
 
@@ -341,7 +343,9 @@ def test_a_campaign_that_wrote_nothing_gives_the_nodes_back_once_it_is_over(
 
     async def scenario() -> None:
         await site.add()
-        assert await site.store.operations.open("n0", WANT, 1_000.0) is not None
+        if how != "bug":
+            site.begin_journal()
+        assert await site.store.operations.open("n0", site.want, 1_000.0) is not None
         if how == "done":
             site.rig.shelf("p0").flash = {"Primary": "3.2.4", "Backup": "3.2.4"}
         else:
@@ -349,13 +353,13 @@ def test_a_campaign_that_wrote_nothing_gives_the_nodes_back_once_it_is_over(
             if how == "bug":
                 monkeypatch.setattr(RackDuty, "_carry", fail)
             assert (await site.turn()).state is RackCampaignState.HELD
-            assert [one.want for one in await site.active()] == [WANT]
+            assert [one.want for one in await site.active()] == [site.want]
             site.say("withdraw")
         state = (await site.turn()).state
         over = RackCampaignState.DONE if how == "done" else RackCampaignState.WITHDRAWN
         assert state is over
         await RackHolds(site.duty()).tick()
-        kept = [WANT] if how == "bug" else []  # without a journal nobody can tell what was written
+        kept = [site.want] if how == "bug" else []  # what was written nobody can tell
         assert [one.want for one in await site.active()] == kept
 
     asyncio.run(scenario())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duty_rig import FLASH, WANT, Daemon
+from duty_rig import FLASH, Daemon, read_mark
 from rack_rig import TARGETS, Rig
 from test_domains import Two
 from typer.testing import CliRunner
@@ -20,7 +20,13 @@ from typer.testing import CliRunner
 from provisioner.control.context import Context
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.node.scheduler import Scheduler
-from provisioner.integrations.racks.duty.approval import RackCampaignState, read_state
+from provisioner.integrations.racks.duty import rack_holds
+from provisioner.integrations.racks.duty.approval import (
+    RackCampaignState,
+    keep_state,
+    read_state,
+)
+from provisioner.integrations.racks.duty.node_holds import build_want
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.model.node import State
@@ -78,6 +84,26 @@ def leave_half_done(folder: Path, targets: Any = FLASH, word: str = "withdraw") 
     return site
 
 
+def approve_anew(site: Daemon, name: str) -> Path:
+    """Approve the same campaign once more, in a folder of its own."""
+    made = site.folder / "campaigns" / name
+    made.mkdir()
+    for file in site.campaign.glob("*.*"):
+        if file.name not in {"approved.json", "state.json"}:
+            (made / file.name).write_bytes(file.read_bytes())
+    words = ["approve", str(site.folder), name, "r01", "--who", "amy", "--why", "again"]
+    more = ["--user", "admin", "--nvos-user", "admin", "--yes"]
+    assert CliRunner().invoke(app, [*words, *more]).exit_code == 0
+    return made
+
+
+def vouch(site: Daemon, name: str) -> str:
+    """Vouch for n0; return why it is refused."""
+    words = ["vouch", str(site.folder), name, "n0", "--who", "amy", "--why", "read", "--yes"]
+    told = CliRunner().invoke(app, words)
+    return "" if told.exit_code == 0 else str(told.exception)
+
+
 @pytest.mark.parametrize("targets", [FLASH, SWITCH, TRAY], ids=["shelf", "switch", "tray"])
 @pytest.mark.parametrize("word", ["halt", "withdraw"])
 def test_a_domain_that_was_written_in_part_keeps_its_nodes_from_their_journey(
@@ -90,7 +116,7 @@ def test_a_domain_that_was_written_in_part_keeps_its_nodes_from_their_journey(
         for _ in range(3):
             await holds.tick()
             assert await find_work(site) == []
-        assert [(one.node, one.want) for one in await site.active()] == [("n0", WANT)]
+        assert [(one.node, one.want) for one in await site.active()] == [("n0", site.want)]
         site.parts.settings = Settings()  # the integration is off: nobody ticks
         assert await find_work(site) == []
         (held,) = await site.active()
@@ -131,10 +157,12 @@ def test_a_held_node_says_what_holds_it_and_what_would_end_it(tmp_path: Path) ->
         rows, _ = await site.store.journal.list_page(after=0, limit=50, node="n0", backwards=True)
         told = explain(Situation(node=node, now=site.rig.rack.now, history=tuple(rows)))
         assert any(
-            f"Blocked by {Reason.CANNOT_TELL}: n0: rack campaign winter may have written" in line
+            f"{Reason.CANNOT_TELL}: n0: rack campaign {site.mark} may have written" in line
             for line in told.why
         ), told.why
-        assert any("provisioner rack vouch RACKS_FOLDER winter n0" in one for one in told.unblock)
+        assert any(
+            f"provisioner rack vouch RACKS_FOLDER {site.mark} n0" in one for one in told.unblock
+        )
 
     asyncio.run(scenario())
 
@@ -238,7 +266,7 @@ def test_a_node_that_comes_later_is_held_as_well(tmp_path: Path, state: State) -
         await holds.tick()
         held = {one.node: one.want for one in await site.active()}
         journeys = state is not State.CERTIFIED  # a release under way is not cut
-        assert held == {"n0": WANT, "n1": WANT if journeys else state.value}
+        assert held == {"n0": site.want, "n1": site.want if journeys else state.value}
 
     asyncio.run(scenario())
 
@@ -252,7 +280,7 @@ def test_a_lost_database_or_a_lost_journal_frees_nobody(tmp_path: Path) -> None:
         await site.store.operations.end(taken, OperationStatus.DONE, "an older backup")
         holds = RackHolds(site.duty())
         await holds.tick()
-        assert [one.want for one in await site.active()] == [WANT]
+        assert [one.want for one in await site.active()] == [site.want]
         for journal in ("{damaged\n", "", None):
             (site.campaign / "journal").unlink()
             if journal is not None:
@@ -262,11 +290,12 @@ def test_a_lost_database_or_a_lost_journal_frees_nobody(tmp_path: Path) -> None:
         (tmp_path / "racks.yaml").write_text("racks: [")
         await holds.tick()
         (tmp_path / "racks.yaml").write_text(plan)
+        mark = site.mark
         site.campaign.rename(tmp_path / "lost")
         await holds.tick()
-        assert [one.want for one in await site.active()] == [WANT]
-        site.campaign.mkdir()
-        site.say("vouch", "n0", "--yes")  # it stands beside no approval
+        assert [one.want for one in await site.active()] == [build_want((mark,))]
+        assert "Give its name with its digest" in vouch(site, "winter")
+        assert vouch(site, mark) == ""  # there is no approval beside it
         await holds.tick()
         assert await site.active() == []
 
@@ -283,9 +312,10 @@ def test_a_domain_to_which_nothing_was_written_is_free_with_the_withdrawal(
     stop_at_write(site, "withdraw")
 
     async def scenario() -> None:
+        site.begin_journal()
         for number in (0, 1):
             await site.add(state=State.CONVERGING, number=number)
-            opened = await site.store.operations.open(f"n{number}", WANT, 1_000.0)
+            opened = await site.store.operations.open(f"n{number}", site.want, 1_000.0)
             assert opened is not None
         await site.turn()
         await RackHolds(site.duty()).tick()
@@ -300,23 +330,24 @@ def test_a_domain_to_which_nothing_was_written_is_free_with_the_withdrawal(
 
 def test_a_campaign_may_begin_where_another_one_was_withdrawn(tmp_path: Path) -> None:
     site = leave_half_done(tmp_path)
-    spring = tmp_path / "campaigns" / "spring"
-    spring.mkdir()
-    for file in site.campaign.glob("*.*"):
-        if file.name not in {"approved.json", "state.json"} and not file.name.endswith("journal"):
-            (spring / file.name).write_bytes(file.read_bytes())
+    spring = approve_anew(site, "spring")
 
     async def scenario() -> None:
         site.rig.pause = Rig.pause.__get__(site.rig)  # type: ignore[method-assign]
-        words = ["approve", str(tmp_path), "spring", "r01", "--who", "amy", "--why", "again"]
-        more = ["--user", "admin", "--nvos-user", "admin", "--yes"]
-        assert CliRunner().invoke(app, [*words, *more]).exit_code == 0
         duty = site.duty()
+        await RackHolds(duty).tick()
+        wants: list[str] = []
+
+        async def look() -> None:
+            wants.extend(one.want for one in await site.active())
+
+        site.each_round(look)
         await duty.tick()
+        assert build_want((site.mark, read_mark(spring))) in wants  # both rely on it
         state = read_state(spring)
         assert state is not None
         assert state.state is RackCampaignState.DONE, state.says
-        assert [one.want for one in await site.active()] == [WANT]  # there is no gap between both
+        assert [one.want for one in await site.active()] == [site.want]  # no gap between both
         assert await find_work(site) == []
         holds = RackHolds(duty)
         for _ in range(4):
@@ -359,13 +390,162 @@ def test_no_word_and_no_proof_of_one_campaign_frees_a_node_that_another_one_need
         duty = site.duty()
         holds = RackHolds(duty)
         await holds.tick()
-        await duty.holds.free("winter", site.rig.plan(), (), duty.needs["spring"])
-        assert [one.want for one in await site.active()] == [WANT]
+        wanted = [build_want((read_mark(spring),))]
+        await duty.holds.free(site.mark, site.rig.plan(), ())
+        assert [one.want for one in await site.active()] == wanted
         assert await find_work(site) == []
-        (spring / "journal").write_text("{damaged\n")
-        await holds.tick()  # nobody can tell what that one needs
-        assert [one.want for one in await site.active()] == [WANT]
+        for lose in ("{damaged\n", "", None):
+            (spring / "journal").unlink()
+            if lose is not None:
+                (spring / "journal").write_text(lose)
+            await holds.tick()  # nobody can tell what that one needs
+            assert [one.want for one in await site.active()] == wanted
+        mark = read_mark(spring)
         shutil.rmtree(spring)
+        await holds.tick()
+        assert [one.want for one in await site.active()] == wanted
+        assert vouch(site, mark) == ""
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_campaign_under_the_hold_of_another_one_keeps_its_node_without_its_files(
+    tmp_path: Path,
+) -> None:
+    """It wrote firmware, the daemon died, and a person vouched for what the other one had left."""
+    site = leave_half_done(tmp_path)
+    spring = approve_anew(site, "spring")
+    mark = read_mark(spring)
+    pushed = len(site.rig.rack.find("push"))
+
+    class Killed(BaseException):
+        """The process died here."""
+
+    def look() -> None:
+        if len(site.rig.rack.find("push")) > pushed:
+            raise Killed
+
+    site.rig.pause = Rig.pause.__get__(site.rig)  # type: ignore[method-assign]
+    site.each_round(look)
+    with pytest.raises(Killed):
+        asyncio.run(site.duty().tick())
+    site.rig.pause = Rig.pause.__get__(site.rig)  # type: ignore[method-assign]
+
+    async def scenario() -> None:
+        site.say("vouch", "n0", "--yes")
+        (spring / "journal").unlink()
+        duty = site.duty()
+        holds = RackHolds(duty)
+        for _ in range(2):
+            await holds.tick()
+            assert await find_work(site) == []
+        await duty.tick()  # it begins nothing anew under an empty journal
+        state = read_state(spring)
+        assert state is not None
+        assert (state.state, state.domains) == (RackCampaignState.WAITS, ("d01",))
+        assert "its journal is gone" in state.says[0]
+        shutil.rmtree(spring)
+        for _ in range(2):
+            await holds.tick()
+            assert [one.want for one in await site.active()] == [build_want((mark,))]
+            assert await find_work(site) == []
+        assert vouch(site, mark) == ""
+        await holds.tick()
+        assert await find_work(site) == ["n0"]
+
+    asyncio.run(scenario())
+
+
+def test_a_hold_that_another_campaign_has_joined_meanwhile_is_not_ended(tmp_path: Path) -> None:
+    site = leave_half_done(tmp_path)
+
+    async def scenario() -> None:
+        holds = site.duty().holds
+        seen = (await holds.list_active())["n0"]
+        assert await holds.hold("n0", "spring.00000000") == ""
+        await holds.leave(seen, site.mark, "a look from before")
+        both = build_want((site.mark, "spring.00000000"))
+        assert [one.want for one in await site.active()] == [both]
+        assert "operation" in await holds.hold("n0", "autumn.00000000")  # spring is not withdrawn
+        for mark in (site.mark, "spring.00000000"):
+            assert len(await site.active()) == 1
+            await holds.leave((await holds.list_active())["n0"], mark, "proved")
+        assert await site.active() == []
+        node = await site.store.nodes.get("n0")
+        assert node is not None
+        assert node.note == "proved"
+
+    asyncio.run(scenario())
+
+
+def test_a_campaign_of_the_same_name_frees_no_node_of_the_one_before(tmp_path: Path) -> None:
+    site = leave_half_done(tmp_path)
+    mark = site.mark
+    state = read_state(site.campaign)
+    assert state is not None
+    approve_anew(site, "other")
+    shutil.rmtree(site.campaign)
+    (tmp_path / "campaigns" / "other").rename(site.campaign)
+    keep_state(site.campaign, state.model_copy(update={"state": RackCampaignState.DONE}))
+
+    async def scenario() -> None:
+        holds = RackHolds(site.duty())
+        for _ in range(3):
+            await holds.tick()
+            assert [one.want for one in await site.active()] == [build_want((mark,))]
+        assert site.mark != mark
+        assert "it is not withdrawn" in vouch(site, "winter")
+        assert vouch(site, mark) == ""
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_word_on_an_earlier_approval_frees_no_node_of_a_later_one(tmp_path: Path) -> None:
+    site = leave_half_done(tmp_path)
+    site.say("vouch", "n0", "--yes")
+    asyncio.run(RackHolds(site.duty()).tick())
+    assert asyncio.run(site.active()) == []
+    kept = {file: (site.campaign / file).read_bytes() for file in ("journal", "state.json")}
+    (site.campaign / "journal").unlink()
+    words = ["approve", str(tmp_path), "winter", "r01", "--who", "amy", "--why", "again", "--yes"]
+    told = CliRunner().invoke(app, words)
+    assert "its journal or its state is there" in str(told.exception)
+    (site.campaign / "state.json").unlink()
+    assert CliRunner().invoke(app, words).exit_code == 0
+    for file, content in kept.items():  # it is as far as the first one was
+        (site.campaign / file).write_bytes(content)
+    asyncio.run(RackHolds(site.duty()).tick())
+    assert [one.want for one in asyncio.run(site.active())] == [site.want]
+
+
+def test_nobody_is_freed_before_each_campaign_was_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+    spring = approve_anew(site, "spring")
+
+    async def scenario() -> None:
+        await site.add(state=State.CONVERGING)
+        duty = site.duty()
+        holds = RackHolds(duty)
+        (spring / "journal").write_text("{damaged\n")
+        await holds.tick()
+        await duty.tick()
+        state = read_state(site.campaign)
+        assert state is not None
+        assert state.state is RackCampaignState.DONE
+        await holds.tick()
+        assert [one.want for one in await site.active()] == [site.want]
+        (spring / "journal").unlink()
+        monkeypatch.setattr(rack_holds, "CAMPAIGNS_MAX", 1)  # the second one is not looked at
+        await holds.tick()
+        assert [one.want for one in await site.active()] == [site.want]
+        monkeypatch.undo()
         await holds.tick()
         assert await site.active() == []
 

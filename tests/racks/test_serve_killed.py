@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duty_rig import FLASH, WANT
+from duty_rig import FLASH, read_mark
 from served_rack import Served, ServedRack
 from typer.testing import CliRunner
 
 from provisioner.daemon.data import open_data
 from provisioner.integrations.demo.rack_site import TARGETS, RackSite
 from provisioner.integrations.racks.duty.approval import RackCampaignState, read_state
+from provisioner.integrations.racks.duty.node_holds import build_want
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.ports import Secret
@@ -101,10 +102,11 @@ def test_a_daemon_killed_at_its_writes_writes_nothing_twice_and_loses_nothing(
             sent.clear()
             dead.set()
             dead = threading.Event()
-            assert read_held(tmp_path / "data") == [("n0", WANT)]
+            held = [("n0", build_want((read_mark(campaign),)))]
+            assert read_held(tmp_path / "data") == held
         daemon.start()
         daemon.until("done", lambda: is_done(campaign))
-        daemon.until("freed", lambda: ("n0", WANT) not in read_held(tmp_path / "data"))
+        daemon.until("freed", lambda: held[0] not in read_held(tmp_path / "data"))
         daemon.kill()
     assert len(writes) >= kills
     assert [f"{e.unit}: {e.detail}" for e in site.rack.find("violation")] == []

@@ -146,7 +146,7 @@ def take(connection: Connection, operation_id: str) -> Operation:
 
 
 def fence(connection: Connection, operation: Operation) -> Operation:
-    """Prove that the caller still drives it, and write its status, phase and note.
+    """Prove that the caller still drives it, and write its purpose, status, phase and note.
 
     Return the operation with its version raised; `Fenced` if another writer was faster, or it
     ended.
@@ -165,6 +165,7 @@ def fence(connection: Connection, operation: Operation) -> Operation:
     }
     values = {
         "version": written.version,
+        "want": written.want,
         "status": str(written.status),
         "phase": written.phase,
         "note": written.note,

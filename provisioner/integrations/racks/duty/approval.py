@@ -1,8 +1,8 @@
 """A person's word that the daemon may carry a campaign over racks out, and how far it is: files.
 
 A campaign is a folder `campaigns/NAME` in the racks' folder: campaign.yaml with its packages,
-approved.json with who allowed it, journal, vouched.json with a person's word for nodes of one that
-was withdrawn, and state.json, which the daemon writes.
+approved.json with who allowed it, journal, and state.json, which the daemon writes. Beside it
+stands MARK.vouched.json, with a person's word for nodes that one approval left unproved.
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ class RackCampaign(Record):
     because: str = Field(description="Why.")
     at: Instant = Field(description="When this was written.")
 
+    @property
+    def tells_of_acts(self) -> bool:
+        """Return whether a journal has to be there: a domain was out, or an act was done."""
+        return bool(self.domains or self.done)
+
 
 def digest_campaign(folder: Path) -> str:
     """Return the digest of a campaign's file. Raises InputError."""
@@ -88,9 +93,15 @@ def digest_campaign(folder: Path) -> str:
         raise InputError(str(folder), "", problem, "See docs/racks.md#the-daemon.") from None
 
 
-def list_campaigns(folder: Path) -> Iterator[Path]:
-    """Yield the folder of each approved campaign, in the order of names."""
-    listed = sorted(folder.joinpath(CAMPAIGNS).glob("*/approved.json"))[:CAMPAIGNS_MAX]
+def build_mark(name: str, approval: Approval) -> str:
+    """Return what a hold knows an approval by, NAME.DIGEST: a folder's name may be used again."""
+    told = f"{approval.campaign_sha256} {approval.at!r}".encode()
+    return f"{name}.{hashlib.sha256(told).hexdigest()[:8]}"
+
+
+def list_campaigns(folder: Path, count: int = CAMPAIGNS_MAX) -> Iterator[Path]:
+    """Yield the folder of each approved campaign, in the order of names, `count` at most."""
+    listed = sorted(folder.joinpath(CAMPAIGNS).glob("*/approved.json"))[:count]
     yield from (file.parent for file in listed)
 
 
@@ -115,15 +126,15 @@ def keep_state(campaign: Path, state: RackCampaign) -> None:
     _write(campaign / "state.json", state)
 
 
-def read_vouched(campaign: Path) -> Vouched:
-    """Return for which nodes a person vouches. Raises InputError."""
-    file = campaign / "vouched.json"
+def read_vouched(folder: Path, mark: str) -> Vouched:
+    """Return for which nodes of an approval a person vouches. Raises InputError."""
+    file = folder / CAMPAIGNS / f"{mark}.vouched.json"
     return read_record(file, Vouched) if file.exists() else Vouched()
 
 
-def keep_vouched(campaign: Path, vouched: Vouched) -> None:
+def keep_vouched(folder: Path, mark: str, vouched: Vouched) -> None:
     """Write it, on disk when this returns. Raises InputError."""
-    _write(campaign / "vouched.json", vouched)
+    _write(folder / CAMPAIGNS / f"{mark}.vouched.json", vouched)
 
 
 def find_campaign(folder: Path, name: str) -> Path:

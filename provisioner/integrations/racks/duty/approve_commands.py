@@ -15,6 +15,7 @@ from provisioner.integrations.racks.duty.approval import (
     TEXT_MAX,
     Approval,
     Vouched,
+    build_mark,
     digest_campaign,
     find_campaign,
     keep_approval,
@@ -65,8 +66,8 @@ def approve(
     if (campaign / "approved.json").exists() and not read_approval(campaign).withdrawn:
         problem = "it is approved already"
         raise InputError("NAME", name, problem, "`rack withdraw` it, or name another one.")
-    if (campaign / "journal").exists():
-        problem = "it was begun once, and its journal is there"
+    if (campaign / "journal").exists() or (campaign / "state.json").exists():
+        problem = "it was approved once, and its journal or its state is there"
         raise InputError("NAME", name, problem, "Give the new one a folder of its own.")
     touched = ", ".join(rack.name for rack in limited.racks)
     ask_person(f"allow {name} on {touched}", yes=yes)
@@ -118,7 +119,9 @@ def withdraw(folder: FolderArgument, name: NameArgument, who: WhoOption, why: Wh
 
 def vouch(
     folder: FolderArgument,
-    name: NameArgument,
+    name: Annotated[
+        str, typer.Argument(help="Name of the campaign, or what a node is held by: NAME.DIGEST.")
+    ],
     nodes: Annotated[
         list[str], typer.Argument(metavar="NODE...", help="Nodes of the daemon, by name.")
     ],
@@ -133,18 +136,35 @@ def vouch(
 
     Example: provisioner rack vouch /srv/racks winter n0 --who amy --why "all read by hand"
     """
-    campaign = folder / CAMPAIGNS / name
-    if not re.fullmatch(NAME, name) or not campaign.is_dir():
-        problem = f"{folder / CAMPAIGNS} has no such folder"
-        raise InputError("NAME", name, problem, "Make it again, if it is lost.")
-    if (campaign / "approved.json").exists() and not read_approval(campaign).withdrawn:
-        problem = "it is not withdrawn: it goes on to prove them"
-        raise InputError("NAME", name, problem, "`rack withdraw` it first.")
+    mark = _find_withdrawn(folder, name)
     if not (who.strip() and why.strip()):
         problem = "nobody vouches for them, or not why"
         raise InputError("--who", who, problem, "Give --who and --why.")
     ask_person(f"vouch for {', '.join(nodes)}", yes=yes)
     said = f"{who.strip()}: {why.strip()}"[:TEXT_MAX]
-    kept = read_vouched(campaign).nodes
-    keep_vouched(campaign, Vouched(nodes={**kept, **dict.fromkeys(nodes, said)}))
-    typer.echo(f"{', '.join(nodes)}: not held any more once the daemon has read it")
+    kept = read_vouched(folder, mark).nodes
+    keep_vouched(folder, mark, Vouched(nodes={**kept, **dict.fromkeys(nodes, said)}))
+    typer.echo(f"{', '.join(nodes)}: not held by {mark} once the daemon has read it")
+
+
+def _find_withdrawn(folder: Path, name: str) -> str:
+    """Return the mark of an approval that was withdrawn, or whose files are lost.
+
+    Raises InputError.
+    """
+    for known in (name, name.rpartition(".")[0]):
+        campaign = folder / CAMPAIGNS / known
+        if not re.fullmatch(NAME, known) or not (campaign / "approved.json").exists():
+            continue
+        approval = read_approval(campaign)
+        mark = build_mark(known, approval)
+        if name in (known, mark):
+            if not approval.withdrawn:
+                problem = "it is not withdrawn: it goes on to prove them"
+                raise InputError("NAME", name, problem, "`rack withdraw` it first.")
+            return mark
+    if not re.fullmatch(rf"{NAME[:-1]}\.[0-9a-f]{{8}}$", name):
+        problem = f"{folder / CAMPAIGNS} has no such approved campaign"
+        remedy = "Give its name with its digest, as `node explain NODE` has it, if it is lost."
+        raise InputError("NAME", name, problem, remedy)
+    return name

@@ -2,13 +2,15 @@
 
 A hold is an operation that no reconciler drives (`OUTSIDE`). The store admits no other one beside
 it, so that no journey, release, upgrade or request begins at the node, also where the daemon has
-lost this integration meanwhile. The node's row says why, and what would end it.
+lost this integration meanwhile. It names every approval that relies on it; each takes only itself
+away, and it ends with the last one. The node's row says why, and what would end it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +20,8 @@ from provisioner.integrations.racks.duty.approval import (
     CAMPAIGNS,
     TEXT_MAX,
     RackCampaignState,
+    build_mark,
+    read_approval,
     read_state,
 )
 from provisioner.integrations.racks.plan import RackPlan
@@ -66,45 +70,45 @@ class NodeHolds:
         active = await self.parts.store.operations.list_active()
         return {one.node: one for one in active if one.want.startswith(WANT)}
 
-    async def hold(self, node: str, name: str, *, firmly: bool = False) -> str:
+    async def hold(self, node: str, mark: str, *, firmly: bool = False) -> str:
         """Keep the daemon's other parts from a node; return who has it instead, "" if we do.
 
-        The hold of a campaign that was withdrawn does for another one, too. `firmly`: a journey on
-        its way to a first use is ended.
+        A hold of campaigns that were all withdrawn is joined. `firmly`: that of any campaign, and a
+        journey on its way to a first use is ended.
         """
         operations = self.parts.store.operations
-        want = build_want(name)
         now = self.parts.clock.now()
-        opened = await operations.open(node, want, now)
+        opened = await operations.open(node, build_want((mark,)), now)
         if opened is None:
-            active = [o for o in await operations.list_active() if o.node == node]
-            others = [o for o in active if o.want != want and not self._is_left(o)]
-            if others and firmly and await self._end_journey(others[0], name):
-                opened = await operations.open(node, want, now)
-            if others and opened is None:
-                return f"operation {others[0].id} ({others[0].want})"
-            if not active:  # it is asked again in the next round
+            other = next((o for o in await operations.list_active() if o.node == node), None)
+            if other is None:  # it is asked again in the next round
                 return "an operation that has just ended"
+            if mark not in read_marks(other):
+                if await self._may_join(other, firmly=firmly):
+                    if not await self._join(other, mark):
+                        return "an operation that has just changed"
+                elif firmly and await self._end_journey(other, mark):
+                    opened = await operations.open(node, build_want((mark,)), now)
+                    if opened is None:
+                        return "an operation that has just begun"
+                else:
+                    return f"operation {other.id} ({other.want})"
         found = await self.parts.store.nodes.get(node)
         tenant = "somebody" if found is None else find_tenant(found)  # released in between
         if opened is not None:
             if tenant:
-                await self.end(opened, "a tenant has it")
+                await self._end(opened, "a tenant has it")
             else:
                 await self.tell(opened)
         return tenant
 
-    async def free(
-        self, name: str, plan: RackPlan, kept: Collection[str], needed: Collection[str]
-    ) -> None:
-        """End a campaign's holds on nodes of the plan, but on those of the units `kept`, and on the
-        nodes that other campaigns need to be held.
-        """
+    async def free(self, mark: str, plan: RackPlan, kept: Collection[str]) -> None:
+        """Take an approval off the holds on nodes of the plan, but on those of the units `kept`."""
         nodes = await self.find_nodes(plan)
-        freed = {node.id for unit, (node, _) in nodes.items() if unit not in kept} - set(needed)
+        freed = {node.id for unit, (node, _) in nodes.items() if unit not in kept}
         for node, one in (await self.list_active()).items():
-            if one.want == build_want(name) and node in freed:
-                await self.end(one, "nothing unproved is left in its domain")
+            if node in freed:
+                await self.leave(one, mark, "nothing unproved is left in its domain")
 
     async def tell(self, one: Operation) -> None:
         """Write into the row of a held node what holds it, unless it stands there."""
@@ -119,54 +123,96 @@ class NodeHolds:
             events = [NodeWaits(blockers=(blocker,))]
             await operations.record(taken, node=noted, events=events, now=self.parts.clock.now())
 
-    async def end(self, one: Operation, why: str) -> None:
-        """End a hold; where its row changes meanwhile it stands until the next look."""
+    async def leave(self, one: Operation, mark: str, why: str) -> None:
+        """Take an approval off a hold, which ends with the last one; where another one changes it
+        meanwhile it stands until the next look.
+        """
+        if mark not in read_marks(one):
+            return
+        others = [each for each in read_marks(one) if each != mark]
+        if not others:
+            await self._end(one, why)
+        elif (left := await self._change(one, others)) is not None:
+            await self.tell(left)
+
+    async def _end(self, one: Operation, why: str) -> None:
+        """End an operation, unless it has changed."""
         operations = self.parts.store.operations
         now = self.parts.clock.now()
         with contextlib.suppress(Fenced, StaleWrite):
             taken = await operations.take(one.id)
+            if taken.want != one.want:
+                return
             node = await self.parts.store.nodes.get(one.node)
             if node is not None and node.note == str(build_blocker(one)):
                 noted = node.model_copy(update={"note": why[:TEXT_MAX]})
                 taken, _ = await operations.record(taken, node=noted, now=now)
             await operations.end(taken, OperationStatus.DONE, why[:TEXT_MAX])
 
-    def _is_left(self, one: Operation) -> bool:
-        """Return whether it is the hold of a campaign that was withdrawn."""
-        if not one.want.startswith(WANT):
-            return False
-        name = one.want.removeprefix(WANT)
-        try:
-            state = read_state(Path(self.parts.settings.racks_folder, CAMPAIGNS, name))
-        except InputError:
-            return False
-        return state is not None and state.state is RackCampaignState.WITHDRAWN
+    async def _join(self, one: Operation, mark: str) -> bool:
+        joined = await self._change(one, (*read_marks(one), mark))
+        if joined is not None:
+            await self.tell(joined)
+        return joined is not None
 
-    async def _end_journey(self, one: Operation, name: str) -> bool:
+    async def _change(self, one: Operation, marks: Sequence[str]) -> Operation | None:
+        """Write who relies on a hold; return it, None where another one was faster."""
+        operations = self.parts.store.operations
+        with contextlib.suppress(Fenced, StaleWrite):
+            taken = await operations.take(one.id)
+            if taken.want == one.want:
+                changed = taken.model_copy(update={"want": build_want(marks)})
+                return (await operations.record(changed, now=self.parts.clock.now()))[0]
+        return None
+
+    async def _may_join(self, one: Operation, *, firmly: bool) -> bool:
+        """Return whether it is a hold, and of campaigns that were withdrawn, unless `firmly`."""
+        marks = read_marks(one)
+        folder = Path(self.parts.settings.racks_folder)
+        return bool(marks) and (
+            firmly or await asyncio.to_thread(lambda: all(_is_withdrawn(folder, m) for m in marks))
+        )
+
+    async def _end_journey(self, one: Operation, mark: str) -> bool:
         """End a journey to a first use; return whether it was one."""
         node = await self.parts.store.nodes.get(one.node)
         early = node is not None and node.state in _BEFORE_USE
         if early and one.want in {state.value for state in State}:
-            await self.end(one, f"rack campaign {name} holds it")
+            await self._end(one, f"rack campaign {mark} holds it")
             return True
         return False
 
 
-def build_want(name: str) -> str:
-    return f"{WANT}{name}"
+def build_want(marks: Sequence[str]) -> str:
+    return f"{WANT}{', '.join(marks)}"
+
+
+def read_marks(one: Operation) -> Sequence[str]:
+    """Return the approvals that rely on a hold; none of any other operation."""
+    return one.want.removeprefix(WANT).split(", ") if one.want.startswith(WANT) else ()
+
+
+def _is_withdrawn(folder: Path, mark: str) -> bool:
+    campaign = folder / CAMPAIGNS / mark.rpartition(".")[0]
+    try:
+        state = read_state(campaign)
+        known = build_mark(campaign.name, read_approval(campaign))
+    except InputError:
+        return False
+    return known == mark and state is not None and state.state is RackCampaignState.WITHDRAWN
 
 
 def build_blocker(one: Operation) -> Blocker:
     """Return why nothing else is done with a held node."""
-    name = one.want.removeprefix(WANT)
+    marks = read_marks(one)
     return Blocker(
         reason=Reason.CANNOT_TELL,
         subject=one.node,
-        detail=f"rack campaign {name} may have written to its NVLink domain, and not every version "
-        "of it is proved",
+        detail=f"rack campaign {', '.join(marks)} may have written to its NVLink domain, and not "
+        "every version of it is proved",
         unblock="It ends with the proof, which wants `racks_update`. Of a withdrawn campaign also "
-        f"by a person's word: `provisioner rack vouch RACKS_FOLDER {name} {one.node} --who YOU "
-        "--why REASON` (docs/racks.md#the-daemon)",
+        f"by a person's word: `provisioner rack vouch RACKS_FOLDER {'|'.join(marks)} {one.node} "
+        "--who YOU --why REASON` (docs/racks.md#the-daemon)",
     )
 
 

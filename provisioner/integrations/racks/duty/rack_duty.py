@@ -27,6 +27,7 @@ from provisioner.integrations.racks.duty.approval import (
     Approval,
     RackCampaign,
     RackCampaignState,
+    build_mark,
     digest_campaign,
     keep_state,
     list_campaigns,
@@ -38,6 +39,7 @@ from provisioner.integrations.racks.duty.node_holds import (
     NodeHolds,
     find_socket,
     find_tenant,
+    read_marks,
 )
 from provisioner.integrations.racks.duty.rack_certificate import RACK_PAYLOAD, certify_rack
 from provisioner.integrations.racks.identity import Kind
@@ -106,7 +108,7 @@ class RackDuty:
 
     def __post_init__(self) -> None:
         self.holds = NodeHolds(self.parts)
-        self.needs: Mapping[str, frozenset[str]] = {}  # campaign: nodes, as `RackHolds` found them
+        self.judged = False  # whether `RackHolds` could tell of each campaign what it needs
 
     async def run(self) -> None:
         """Look for approved campaigns for ever."""
@@ -148,7 +150,8 @@ class RackDuty:
             if approval.withdrawn:
                 await told.withdraw(approval)
             else:
-                await told.write(RackCampaignState.WAITS, (f"{error}",))
+                out = () if before is None else before.domains  # they tell of acts, as it does
+                await told.write(RackCampaignState.WAITS, (f"{error}",), domains=out)
         except (OSError, StoreFailed):
             raise
         except Exception:  # our own bug: a person looks, and the daemon goes on with the rest
@@ -170,7 +173,8 @@ class RackDuty:
         digest = await asyncio.to_thread(digest_campaign, campaign)
         if digest != approval.campaign_sha256:
             problem = "campaign.yaml is another one than the approved one"
-            raise InputError(campaign.name, "", problem, "Approve it anew: `rack approve`.")
+            remedy = "`rack withdraw` it, and `rack approve` it in a folder of its own."
+            raise InputError(campaign.name, "", problem, remedy)
         folder = Path(self.parts.settings.racks_folder)
         asked = await asyncio.to_thread(read_record, campaign / "campaign.yaml", CampaignFile)
         plan = await asyncio.to_thread(read_plan, folder / "racks.yaml")
@@ -191,11 +195,13 @@ class RackDuty:
 
     async def _carry(self, campaign: Path, approval: Approval, told: _Told) -> None:
         update = await self.open_campaign(campaign, approval)
-        update.who_uses = partial(self._ask, update.plan, update.asked, campaign.name)
+        update.who_uses = partial(self._ask, update.plan, update.asked, told.mark)
         update.grace_s = approval.grace_h * 3600
         update.tell = told.tell
         update.halted = told.is_halted
         async with hold_log(campaign / "journal") as journal:
+            if not any(journal.list_keys()) and await self.tells_of_acts(told.mark, told.before):
+                raise build_gone(campaign)
             with permit.name_act(touch_no_node):
                 begun = await prepare(update, journal)
                 told.hosts = {job.domain: job.hosts for job in begun.jobs}
@@ -232,6 +238,12 @@ class RackDuty:
             file = campaign / f"{rack.name}.certificate.json"
             await asyncio.to_thread(replace_file, file, sealed + "\n", mode=0o666, lasting=True)
         return why
+
+    async def tells_of_acts(self, mark: str, state: RackCampaign | None) -> bool:
+        """Return whether a hold or the state of a campaign says that it has a journal."""
+        held = (await self.holds.list_active()).values()
+        known = state is not None and state.tells_of_acts
+        return known or any(mark in read_marks(one) for one in held)
 
     async def open_world(self, folder: Path, plan: RackPlan) -> Update:
         """Return racks as they are without a campaign; a unit without a login has no address."""
@@ -280,7 +292,7 @@ class RackDuty:
         return {u.name for u in units if find_socket(u.bmc) in known}
 
     async def _ask(
-        self, plan: RackPlan, asked: CampaignFile, name: str, units: Collection[str], *, hold: bool
+        self, plan: RackPlan, asked: CampaignFile, mark: str, units: Collection[str], *, hold: bool
     ) -> Mapping[str, str | None]:
         """Return who uses trays: by the store where the daemon has them, else by the campaign."""
         nodes = await self.holds.find_nodes(plan)
@@ -293,7 +305,7 @@ class RackDuty:
                 node = nodes[unit][0]
                 told[unit] = find_tenant(node)
                 if hold and not told[unit]:
-                    told[unit] = await self.holds.hold(node.id, name)
+                    told[unit] = await self.holds.hold(node.id, mark)
             elif unit in aside:
                 told[unit] = None  # nobody can tell
         return told
@@ -336,7 +348,8 @@ class _Told:
         self._duty = duty
         self._campaign = campaign
         self._approval = approval
-        self._before = before  # as an earlier turn left it
+        self.mark = build_mark(campaign.name, approval)
+        self.before = before  # as an earlier turn left it
         self._last: RackCampaign | None = None
         self._out: frozenset[str] = frozenset()
         self.hosts: Mapping[str, Sequence[str]] = {}  # trays, by domain
@@ -393,14 +406,18 @@ class _Told:
             await self.write(RackCampaignState.HALTED, (halted,), outcome, sorted(out))
 
     async def free_but(self, domains: Collection[str]) -> None:
-        """Free all nodes, but those of domains that are out, or were begun and are not proved."""
+        """Free all nodes, but those of domains that are out, or were begun and are not proved.
+
+        None is while nobody can tell what each campaign needs; `RackHolds` does it once it is over.
+        """
         assert self.extent is not None
+        if not self._duty.judged:
+            return
         plan, journal = self.extent
         kept = {host for domain in domains for host in self.hosts[domain]}
-        kept |= {tray for trays in find_unproved(plan, journal).values() for tray in trays}
-        name = self._campaign.name
-        needed = {n for one, needs in self._duty.needs.items() if one != name for n in needs}
-        await self._duty.holds.free(name, plan, kept, needed)
+        unproved = await asyncio.to_thread(find_unproved, plan, journal)
+        kept |= {tray for trays in unproved.values() for tray in trays}
+        await self._duty.holds.free(self.mark, plan, kept)
 
     async def withdraw(
         self, approval: Approval, says: Sequence[str] = (), outcome: Outcome | None = None
@@ -432,7 +449,7 @@ class _Told:
         )
         if self._last is not None and self._last.model_copy(update={"at": standing.at}) == standing:
             return
-        before = self._last or self._before
+        before = self._last or self.before
         if before is None or before.state is not state:
             await self._notify(standing)
         await asyncio.to_thread(keep_state, self._campaign, standing)
@@ -450,6 +467,13 @@ class _Told:
                 by=standing.approved_by,
             )
             await self._duty.parts.store.journal.append(event, standing.at)
+
+
+def build_gone(campaign: Path) -> InputError:
+    """Return why nothing is done with a campaign whose journal was lost."""
+    problem = "its journal is gone, or empty: what was written nobody can tell"
+    remedy = "Bring it back; or `rack withdraw` it, and `rack vouch`."
+    return InputError(campaign.name, str(campaign / "journal"), problem, remedy)
 
 
 def touch_no_node() -> str:

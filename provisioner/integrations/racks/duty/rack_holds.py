@@ -1,17 +1,18 @@
 """The daemon's loop that keeps nodes held while their rack's update is not proved, and frees them.
 
 What was begun and not proved is told by the campaigns' journals, and by the holds that the store
-keeps: whichever of them is lost, the other one keeps the node. Of a campaign that is over, a node
+keeps: whichever of them is lost, the other one keeps the node. Of an approval that is over, a node
 is freed where its domain was never written to, where two whole looks at all of its racks in a row
-proved each version (which is then in the journal), or where a person vouches for it. It sends
-nothing, and runs also where `racks_update` is off.
+proved each version (which is then in the journal), or where a person vouches for it; where its
+files are lost, or its folder is another approval's by now, by a word alone. It sends nothing, and
+runs also where `racks_update` is off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,20 +21,23 @@ from provisioner.integrations.racks.campaign import ActKind, group_units
 from provisioner.integrations.racks.campaign_run import Step
 from provisioner.integrations.racks.duty.approval import (
     CAMPAIGNS,
+    CAMPAIGNS_MAX,
     LINES_MAX,
     OVER,
     TEXT_MAX,
+    Approval,
     RackCampaign,
     RackCampaignState,
+    build_mark,
     keep_state,
     list_campaigns,
     read_approval,
     read_state,
     read_vouched,
 )
-from provisioner.integrations.racks.duty.node_holds import WANT, build_want, find_tenant
+from provisioner.integrations.racks.duty.node_holds import find_tenant, read_marks
 from provisioner.integrations.racks.duty.rack_certificate import certify_rack
-from provisioner.integrations.racks.duty.rack_duty import RETRY_S, RackDuty
+from provisioner.integrations.racks.duty.rack_duty import RETRY_S, RackDuty, build_gone
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, read_plan
@@ -42,7 +46,6 @@ from provisioner.integrations.racks.update_start import find_unproved, read_rack
 from provisioner.integrations.racks.update_world import POLL_S, Update
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
-from provisioner.model.operation import Operation
 from provisioner.ports import DamagedRow, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -52,11 +55,11 @@ _Stamp = tuple[int, int, int] | None
 
 @dataclass(frozen=True)
 class _Judged:
-    """A campaign, as one look found it. Without an approval it is over, and a word alone frees."""
+    """An approval, as one look found it. Without its files it is over, and a word alone frees."""
 
-    campaign: Path
-    own: Sequence[Operation]  # its holds
+    mark: str
     vouched: Mapping[str, str]
+    campaign: Path | None = None
     state: RackCampaign | None = None
     over: bool = True
     unproved: Unproved = field(default_factory=dict)
@@ -83,19 +86,33 @@ class RackHolds:
             await self.duty.parts.clock.sleep(self.poll_s)
 
     async def tick(self) -> None:
-        """Look at each campaign once."""
+        """Look at each campaign once: hold for all, then free; proofs are last, they take long."""
+        judged = await self._judge_all()
+        for act in (self._hold, self._free, self._prove):
+            for one in judged:
+                with self._guard(f"{one.mark}, {act.__name__.strip('_')}"):
+                    await act(one)
+
+    async def _judge_all(self) -> Sequence[_Judged]:
+        """Judge each campaign, and say whether all were judged: nobody is freed before."""
         folder = Path(self.duty.parts.settings.racks_folder)
-        held = await self.duty.holds.list_active()
-        known = await asyncio.to_thread(lambda: [one.name for one in list_campaigns(folder)])
-        judged: dict[str, _Judged] = {}
-        names = sorted({*known, *(o.want.removeprefix(WANT) for o in held.values())})
-        for name in names:
-            with self._guard(name):
-                judged[name] = await self._judge(folder / CAMPAIGNS / name, held)
-        self.duty.needs = {n: frozenset(node.id for node in j.keeps) for n, j in judged.items()}
-        for name, one in judged.items():
-            with self._guard(name):
-                await self._settle(one, held, frees=len(judged) == len(names))
+        held = (await self.duty.holds.list_active()).values()
+        marks = {mark for one in held for mark in read_marks(one)}
+        known = await asyncio.to_thread(lambda: list(list_campaigns(folder, CAMPAIGNS_MAX + 1)))
+        judged: list[_Judged] = []
+        for campaign in known[:CAMPAIGNS_MAX]:
+            with self._guard(campaign.name):
+                judged.append(await self._judge(campaign, marks))
+        with self._guard(CAMPAIGNS):
+            if len(known) > CAMPAIGNS_MAX:
+                problem = f"more than {CAMPAIGNS_MAX} campaigns are approved: no node is freed"
+                raise InputError(CAMPAIGNS, str(folder), problem, "Move those away that are over.")
+        self.duty.judged = len(judged) == len(known)
+        for mark in sorted(marks - {one.mark for one in judged}):  # their files are lost
+            with self._guard(mark):
+                vouched = await asyncio.to_thread(read_vouched, folder, mark)
+                judged.append(_Judged(mark, vouched.nodes))
+        return judged
 
     @contextmanager
     def _guard(self, name: str) -> Iterator[None]:
@@ -108,53 +125,63 @@ class RackHolds:
                 self._said[name] = f"{error}"
                 log.error("racks, %s: its holds were not judged: %s", name, error)
         except StoreFailed:
+            self.duty.judged = False
             raise
         except Exception:  # our own bug
             log.exception("racks, %s: its holds were not judged", name)
 
-    async def _judge(self, campaign: Path, held: Mapping[str, Operation]) -> _Judged:
+    async def _judge(self, campaign: Path, held: Collection[str]) -> _Judged:
         """Return what is known of a campaign, and which nodes have to be held for it."""
-        own = [one for one in held.values() if one.want == build_want(campaign.name)]
-        vouched = (await asyncio.to_thread(read_vouched, campaign)).nodes
-        if not (campaign / "approved.json").exists():
-            return _Judged(campaign, own, vouched)
+        folder = campaign.parent.parent
+        approval = await asyncio.to_thread(read_approval, campaign)
+        mark = build_mark(campaign.name, approval)
+        vouched = (await asyncio.to_thread(read_vouched, folder, mark)).nodes
         if not self.duty.parts.settings.racks_update:
-            await self._end_withdrawn(campaign)
+            await self._end_withdrawn(campaign, approval)
         state = await asyncio.to_thread(read_state, campaign)
         over = state is not None and state.state in OVER
-        plan = await self._read_plan(campaign.parent.parent / "racks.yaml")
-        done = state is not None and state.state is RackCampaignState.DONE
-        unproved = {} if done else await self._find_unproved(plan, campaign, held=bool(own))
+        acts = await self.duty.tells_of_acts(mark, state)  # asked first: it is written last
+        plan = await self._read_plan(folder / "racks.yaml")
+        unproved: Unproved | None = {}
+        if state is None or state.state is not RackCampaignState.DONE:
+            unproved = await self._find_unproved(plan, campaign)
+        if unproved is None and acts:
+            if over:
+                return _Judged(mark, vouched)
+            raise build_gone(campaign)
+        unproved = unproved or {}
         trays = {tray for listed in unproved.values() for tray in listed}
-        nodes = await self.duty.holds.find_nodes(plan) if own or trays else {}
+        nodes = await self.duty.holds.find_nodes(plan) if trays or mark in held else {}
         keeps = [node for unit, (node, _) in nodes.items() if unit in trays]
         keeps = [node for node in keeps if not (over and node.id in vouched)]
         planned = frozenset(node.id for node, _ in nodes.values())
-        return _Judged(campaign, own, vouched, state, over, unproved, keeps, planned)
+        return _Judged(mark, vouched, campaign, state, over, unproved, keeps, planned)
 
-    async def _settle(self, one: _Judged, held: Mapping[str, Operation], *, frees: bool) -> None:
-        """Hold what has to be, and free what nothing speaks against. `frees`: all were judged."""
-        holds = self.duty.holds
-        name = one.campaign.name
+    async def _hold(self, one: _Judged) -> None:
+        held = await self.duty.holds.list_active()
         for node in one.keeps:
-            if node.id not in held and not find_tenant(node):
-                await holds.hold(node.id, name, firmly=True)
-        needed = {each for needs in self.duty.needs.values() for each in needs}
-        for own in one.own:
-            if not (frees and one.over) or own.node in needed:
+            known = read_marks(held[node.id]) if node.id in held else ()
+            if one.mark not in known and not find_tenant(node):
+                await self.duty.holds.hold(node.id, one.mark, firmly=True)
+
+    async def _free(self, one: _Judged) -> None:
+        """Take it off each hold that nothing speaks for any more."""
+        holds = self.duty.holds
+        kept = {node.id for node in one.keeps}
+        for node, own in (await holds.list_active()).items():
+            if one.mark not in read_marks(own):
+                continue
+            if not (self.duty.judged and one.over) or node in kept:
                 await holds.tell(own)
-            elif own.node in one.vouched:
-                await holds.end(own, f"a person vouches for it: {one.vouched[own.node]}")
-            elif own.node in one.planned:
-                await holds.end(own, "nothing unproved is left in its domain")
+            elif node in one.vouched:
+                await holds.leave(own, one.mark, f"a person vouches for it: {one.vouched[node]}")
+            elif node in one.planned:
+                await holds.leave(own, one.mark, "nothing unproved is left in its domain")
             else:
                 await holds.tell(own)
-        if one.keeps and one.state is not None and one.state.state is RackCampaignState.WITHDRAWN:
-            await self._prove(one.campaign, one.state, one.unproved)
 
-    async def _end_withdrawn(self, campaign: Path) -> None:
+    async def _end_withdrawn(self, campaign: Path, approval: Approval) -> None:
         """Take a withdrawal in where the duty of campaigns, which does so, is switched off."""
-        approval = await asyncio.to_thread(read_approval, campaign)
         state = await asyncio.to_thread(read_state, campaign)
         if approval.withdrawn and (state is None or state.state not in OVER):
             await self.duty.withdraw(campaign, approval, state)
@@ -165,44 +192,48 @@ class RackHolds:
             self._plan = (stamp, await asyncio.to_thread(read_plan, file))
         return self._plan[1]
 
-    async def _find_unproved(self, plan: RackPlan, campaign: Path, *, held: bool) -> Unproved:
-        """Return what the journal tells. Raises InputError, also for one that is gone while
-        something is `held`: it was written before anything was.
-        """
+    async def _find_unproved(self, plan: RackPlan, campaign: Path) -> Unproved | None:
+        """Return what the journal tells, None where there is none. Raises InputError."""
         file = campaign / "journal"
         assert self._plan is not None
         stamps = (self._plan[0], await asyncio.to_thread(_read_stamp, file))
         known = self._unproved.get(campaign.name)
         if known is None or known[:2] != stamps:
             read = await asyncio.to_thread(read_log, file)
-            if held and not any(read.list_keys()):
-                remedy = "Bring it back; or withdraw the campaign, and `rack vouch`."
-                raise InputError(campaign.name, str(file), "its journal is gone", remedy)
-            found = await asyncio.to_thread(find_unproved, plan, read)
             if not any(read.list_keys()):
-                return found  # one that is gone is asked for again
+                return None
+            found = await asyncio.to_thread(find_unproved, plan, read)
             known = self._unproved[campaign.name] = (*stamps, found)
         return known[2]
 
-    async def _prove(self, campaign: Path, state: RackCampaign, unproved: Unproved) -> None:
-        """Read each unproved domain once more; write down what two looks in a row proved."""
-        name = campaign.name
-        now = self.duty.parts.clock.now()
-        if now < self._look_at.get(name, 0.0):
+    async def _prove(self, one: _Judged) -> None:
+        """Read each unproved domain of a withdrawn campaign once more; write down what two looks in
+        a row proved.
+        """
+        campaign = one.campaign
+        state = one.state
+        unproved = one.unproved
+        if campaign is None or state is None or not one.keeps:
             return
-        self._look_at[name] = now + RETRY_S
+        if state.state is not RackCampaignState.WITHDRAWN:
+            return
+        mark = one.mark
+        now = self.duty.parts.clock.now()
+        if now < self._look_at.get(mark, 0.0):
+            return
+        self._look_at[mark] = now + RETRY_S
         approval = await asyncio.to_thread(read_approval, campaign)
         try:
             update = await self.duty.open_campaign(campaign, approval)
-            why = await self._find_missing(update, name, unproved)
+            why = await self._find_missing(update, campaign.name, unproved)
         except InputError as error:
             why = dict.fromkeys(unproved, (f"nothing was read: {error}",))
         for job in unproved:
             if why[job]:
-                self._proved_once.discard((name, job))
-            elif (name, job) not in self._proved_once:
-                self._proved_once.add((name, job))
-                self._look_at[name] = now  # the second look is the next one
+                self._proved_once.discard((mark, job))
+            elif (mark, job) not in self._proved_once:
+                self._proved_once.add((mark, job))
+                self._look_at[mark] = now  # the second look is the next one
             else:
                 async with hold_log(campaign / "journal") as journal:
                     journal.write(Line(f"{job}/{ActKind.PROVE}", "step", Step.DONE, now))

@@ -116,8 +116,8 @@ class OidcProvider:
     def _check_methods(self, claims: Mapping[str, Any]) -> None:
         """Raise InvalidTokenError unless the person signed in by a method that the site demands."""
         named = claims.get("amr")
-        methods = [m for m in named if isinstance(m, str)] if isinstance(named, list) else []
-        if self._site.methods and not set(methods) & set(self._site.methods):
+        methods = named if isinstance(named, list) else []
+        if self._site.methods and not any(m in methods for m in self._site.methods):
             demanded = " or ".join(self._site.methods)
             raise jwt.InvalidTokenError(f"its sign-in (amr) was not by {demanded}")
 

@@ -116,7 +116,14 @@ def test_a_document_without_a_list_of_keys_takes_no_key_away(keys: Any):
 
 @pytest.mark.parametrize(
     ("amr", "taken"),
-    [(["pwd", "otp"], True), (["hwk"], True), (["pwd"], False), ("otp", False), (None, False)],
+    [
+        (["pwd", "otp"], True),
+        (["hwk"], True),
+        ([{}, "hwk"], True),
+        (["pwd"], False),
+        ("otp", False),
+        (None, False),
+    ],
 )
 def test_a_site_may_demand_how_the_person_signed_in(amr: Any, taken: bool):
     async def scenario(provider: Provider, ours: OidcProvider) -> None:

@@ -106,6 +106,7 @@ TABLE = (
             "tests/tenants/test_security_groups.py",
             "tests/simulation/test_switch_turns.py",
             "tests/sim/test_reaching_bmcs.py",
+            "tests/tenants/test_factory_passwords.py",
         ),
     ),
     Row(

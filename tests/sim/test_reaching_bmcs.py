@@ -9,6 +9,8 @@ import pytest
 from bmc_wire import Wire
 from test_leaks import Book, Now, raised
 
+from provisioner import quirks
+from provisioner.adapters.redfish.walk import ROOT_KNOWN_S
 from provisioner.execution.actions.power import LeakGate
 from provisioner.execution.actions.reach import Reach
 from provisioner.integrations.sim.redfish.redfish_logs import DRY, WET
@@ -137,6 +139,29 @@ def test_a_bmc_that_is_starting_is_given_no_vendor_and_asked_again(status: int) 
     assert not isinstance(asyncio.run(main()), Blocker)
 
 
+def test_a_vendor_is_told_by_a_fresh_root_that_is_read_without_a_login_and_trusted_alike() -> None:
+    asked = []
+
+    class Bare(Bmc):
+        async def request(self, address: BmcAddress, call: Call) -> Reply:
+            asked.append((call.path, address, call.known_s))
+            return await super().request(address, call)
+
+    address = BmcAddress(HOST.url, "admin", Secret("x"), insecure=True)
+    quirk = asyncio.run(reach_of(Bare()).quirk(address))
+
+    assert quirk is quirks.ALL["supermicro"]
+    assert asked == [(ROOT, BmcAddress(HOST.url, insecure=True), ROOT_KNOWN_S)]
+
+
+def test_a_service_root_that_is_no_object_names_no_vendor() -> None:
+    class Listing(Bmc):
+        async def request(self, address: BmcAddress, call: Call) -> Reply:
+            return Reply(200, {}, b"[]")
+
+    assert asyncio.run(reach_of(Listing()).quirk(BmcAddress(HOST.url))) is quirks.UNKNOWN
+
+
 def test_a_bmc_is_asked_for_its_vendor_once_and_a_new_password_is_used_at_once() -> None:
     bmc = Bmc()
     reach = reach_of(bmc)
@@ -161,6 +186,20 @@ def test_no_act_goes_to_a_wet_host_or_its_cards(state: str, refused: bool) -> No
     blocker = asyncio.run(reach_of(bmc).refuse_wet(NODE))
 
     assert (blocker is not None) is refused
+
+
+def test_no_client_of_a_bmc_starts_a_wet_host() -> None:
+    bmc = Bmc()
+    bmc.client.machine.leak_detectors = {"Chassis_0_LeakDetector_0_ColdPlate": WET}
+
+    async def main() -> Any:
+        client = await reach_of(bmc).redfish(NODE, "host")
+        assert not isinstance(client, Blocker)
+        return await client.reset_system("On")
+
+    refused = asyncio.run(main())
+
+    assert (refused.reason, refused.subject) == (Reason.LEAK, "n0")
 
 
 def test_detectors_are_behind_the_bmc_of_the_host() -> None:
@@ -212,3 +251,18 @@ def test_a_switch_is_reached_by_its_own_pin() -> None:
 
     assert isinstance(address, SwitchAddress)
     assert address.pin == "api"
+
+
+def test_a_switch_without_a_stored_login_is_named() -> None:
+    unknown = LEAF.model_copy(update={"id": "unknown"})
+    refused = asyncio.run(reach_of(Bmc()).switch(unknown))
+
+    assert isinstance(refused, Blocker)
+    assert (refused.reason, refused.subject) == (Reason.LOGIN_REFUSED, "unknown/api")
+
+
+def test_a_switch_of_a_system_that_nothing_speaks_to_is_handed_on_by_its_name() -> None:
+    strange = LEAF.model_copy(update={"os": "junos"})
+    address = asyncio.run(reach_of(Bmc()).switch(strange))
+
+    assert address == SwitchAddress(LEAF.address, "admin", Secret("x"), system="junos")

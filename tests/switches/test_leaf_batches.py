@@ -6,12 +6,24 @@ import asyncio
 import json
 from typing import Any
 
-from small_site import LOST, NOT_SENT, RED, SmallSite, described, ok, play, replacing
+import pytest
+from small_site import (
+    LOST,
+    NOT_SENT,
+    RED,
+    SAVED,
+    Asked,
+    SmallSite,
+    described,
+    ok,
+    play,
+    replacing,
+)
 
 from provisioner.model.location import Bond
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Move
-from provisioner.ports import NotGranted
+from provisioner.ports import NotGranted, Reply
 
 # --- many at one time
 
@@ -38,6 +50,88 @@ def test_a_port_that_is_applied_is_fenced_although_its_bond_cannot_be_made() -> 
         return site.vrf("vlan101")
 
     assert play(scenario) == "MAINT"
+
+
+def test_a_fence_that_stands_is_not_written_again_for_a_bond_that_cannot_be_made() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        for tree in (site.switch.operational, site.switch.applied, site.switch.startup):
+            tree["interface"]["vlan101"] = {"type": "svi", "ip": {"vrf": "MAINT"}}
+        bond = Bond(name="swbond", members=("swp2",), made=True)
+        outcome = await site.leaf().move([Move("vlan101", "MAINT", bond=bond)])
+        return outcome.revision, site.lines("POST")
+
+    assert play(scenario) == ("", [])
+
+
+def test_a_port_that_only_its_bond_would_make_is_refused_and_nothing_is_written() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        bond = Bond(name="swbond", members=("swp2",), made=True)
+        outcome = await site.leaf().move([Move("vlan101", "MAINT", bond=bond)])
+        return described(outcome), site.lines("POST", "PATCH")
+
+    assert play(scenario) == ([(Reason.SWITCH_REFUSED, "leaf-0")], [])
+
+
+BOND = Bond(name="bond1", members=("swp2",), made=True)
+
+
+def prepare_bond(site: SmallSite, vrf: str) -> None:
+    """The bond's port is bare, and a VLAN of the leaf is in this VRF."""
+    for tree in (site.switch.operational, site.switch.applied, site.switch.startup):
+        tree["interface"]["swp2"] = {"type": "swp"}
+        tree["interface"]["vlan101"] = {"type": "svi", "ip": {"vrf": vrf}}
+
+
+@pytest.mark.parametrize("trouble", [LOST, NOT_SENT])
+def test_a_bond_that_could_not_be_read_once_is_made_with_the_next_try(trouble: Exception) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        troubles = [trouble]
+        prepare_bond(site, "MAINT")
+
+        def answer(asked: Asked) -> Exception | None:
+            return troubles.pop() if troubles and asked.line == SAVED[0] else None
+
+        site.transport.answer = answer
+        outcome = await site.leaf().move([Move("vlan101", "RED", bond=BOND)])
+        return outcome.blockers, site.vrf("vlan101"), troubles
+
+    assert play(scenario) == ((), "RED", [])
+
+
+def without_bonds(site: SmallSite) -> None:
+    """From now on the leaf refuses each change that makes a bond."""
+
+    def answer(asked: Asked) -> Reply | None:
+        refused = asked.method == "PATCH" and '"bond"' in json.dumps(asked.body)
+        return Reply(400, {}, b"{}") if refused else None
+
+    site.transport.answer = answer
+
+
+def test_a_leaf_that_makes_no_bond_fences_the_port_and_says_that_its_host_may_be_elsewhere() -> (
+    None
+):
+    async def scenario(site: SmallSite) -> Any:
+        prepare_bond(site, "RED")
+        without_bonds(site)
+        outcome = await site.leaf().move([Move("vlan101", "MAINT", bond=BOND)])
+        return outcome.blockers, site.vrf("vlan101")
+
+    (refused,), vrf = play(scenario)
+
+    assert (refused.reason, refused.subject, vrf) == (Reason.ISOLATION, "leaf-0", "MAINT")
+    assert refused.detail == "the leaf has not made its bond"
+
+
+def test_a_tenants_port_without_the_bond_that_was_asked_for_is_no_move() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        prepare_bond(site, "MAINT")
+        without_bonds(site)
+        label = "host-1 [node n0, port 1]"
+        outcome = await site.leaf().move([Move("vlan101", "RED", bond=BOND, description=label)])
+        return described(outcome), site.vrf("vlan101")
+
+    assert play(scenario) == ([(Reason.SWITCH_REFUSED, "leaf-0")], "MAINT")
 
 
 def test_moves_that_come_together_share_a_revision() -> None:

@@ -13,7 +13,7 @@ from provisioner.execution.tenancy import leaf
 from provisioner.integrations.cumulus.port_filter import NAME, read_filters
 from provisioner.model.host_filter import DatabaseMark, PortLabel, write_label
 from provisioner.model.outcome import Reason
-from provisioner.model.switch import Move, Place
+from provisioner.model.switch import DEFAULT_VRF, Move, Place
 from provisioner.model.tenant_network import FilterMatch
 from provisioner.ports import Reply
 
@@ -188,6 +188,7 @@ def test_the_filter_and_its_ports_are_read_from_every_tree() -> None:
     async def scenario(site: SmallSite) -> Any:
         await site.leaf().move([APART])
         site.put("swp2", "RED", "startup")
+        site.put("swp3", "", "startup")
         state = await site.leaf().filter_state()
         site.transport.answer = lambda _asked: NOT_SENT
         return state, await site.leaf().filter_state()
@@ -199,6 +200,7 @@ def test_the_filter_and_its_ports_are_read_from_every_tree() -> None:
         TREES, ("MAINT", True)
     )
     assert state.ports["startup"]["swp2"] == ("RED", False)
+    assert state.ports["startup"]["swp3"] == (DEFAULT_VRF, False)
     assert (silent.reason, silent.subject) == (Reason.UNREACHABLE, "leaf-0")
 
 

@@ -10,7 +10,7 @@ import pytest
 from small_site import SmallSite, play, replacing
 
 from provisioner.execution.tenancy.spaces import TenantSpaces
-from provisioner.execution.tenancy.tenancy import find_changed_groups, plan_move
+from provisioner.execution.tenancy.tenancy import LeafLook, find_changed_groups, plan_move
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
@@ -570,3 +570,17 @@ def test_to_close_ends_every_writer_and_look() -> None:
         return [type(e).__name__ for e in ends], len(site.transport.asked) - asked
 
     assert play(scenario) == (["CancelledError"] * 2, 0)
+
+
+def test_no_look_at_a_leaf_is_left_when_it_is_closed() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        look = LeafLook(site.source(), site.clock, site.settings)
+        waiting = asyncio.ensure_future(look.state(["swp1"]))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await look.close()
+        left = [t.get_name() for t in asyncio.all_tasks() if t.get_name() == "look at leaf-0"]
+        await asyncio.gather(waiting, return_exceptions=True)
+        return left
+
+    assert play(scenario) == []

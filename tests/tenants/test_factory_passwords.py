@@ -67,7 +67,8 @@ def lived(story: Callable[[Site, Node, Switch, Vault], Awaitable[None]]) -> None
         switch = rig.site.switches[LEAF]
         switch.password_expired = True
         vault = Vault(switch.password)
-        reach = Reach(rig.bmcs, make_switches(rig.switches), vault)
+        console = Console(switch, vault)
+        reach = Reach(rig.bmcs, make_switches(rig.switches), vault, console)
         try:
             await story(replace(rig.effects, reach=reach), rig.nodes[LEAF], switch, vault)
         finally:
@@ -78,8 +79,8 @@ def lived(story: Callable[[Site, Node, Switch, Vault], Awaitable[None]]) -> None
 
 def test_a_factory_password_is_changed_to_ours():
     async def story(site: Site, node: Node, switch: Switch, vault: Vault) -> None:
-        console = site.reach.passwords = Console(switch, vault)
-
+        console = site.reach.passwords
+        assert isinstance(console, Console)
         assert await take_over(site, node, "") is None
         assert vault.now == ("cumulus", Secret(switch.password))
         assert vault.next is None
@@ -107,7 +108,6 @@ def test_whoever_dies_in_between_is_followed_by_one_who_can_log_in(dies):
 def test_a_password_of_the_site_s_own_stays_and_a_wrong_one_is_refused():
     async def story(site: Site, node: Node, switch: Switch, vault: Vault) -> None:
         switch.password_expired = False
-        site.reach.passwords = Console(switch, vault)
         assert await take_over(site, node, "") is None
         assert vault.next is None
 
@@ -121,6 +121,7 @@ def test_a_password_of_the_site_s_own_stays_and_a_wrong_one_is_refused():
 
 def test_where_nobody_can_change_it_a_person_is_told_how():
     async def story(site: Site, node: Node, switch: Switch, vault: Vault) -> None:
+        site.reach.passwords = None
         refused = await take_over(site, node, "")
 
         assert refused is not None

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from release_rig import CANARY, NODE, PEER, Bench, play
 from test_release_order import TWO, alone
+from test_release_recheck import looks
 from test_release_recheck import silence as silence_host
 
+from provisioner.execution.tenancy.tenancy import find_wrong_cables
 from provisioner.model.node import State
 from provisioner.model.outcome import Reason
 
@@ -78,3 +80,15 @@ def test_a_node_that_no_leaf_hears_is_not_judged_yet() -> None:
         return await bench.releases.list_miscablings(node), bench.rig.hosts.calls
 
     assert play(scenario, TWO) == ((), [])
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_node_that_runs_is_asked_itself_where_no_leaf_hears_it(running: bool) -> None:
+    async def scenario(bench: Bench) -> Any:
+        for switch in bench.switches.values():
+            switch.neighbours.clear()
+        rig = bench.rig
+        await find_wrong_cables(rig.tenancy, looks(bench), bench.node(), running=running)
+        return bool(rig.hosts.calls)
+
+    assert play(scenario, TWO) is running

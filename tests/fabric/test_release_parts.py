@@ -14,6 +14,7 @@ from test_release_order import LAST, OBJECTION, TWO, alone, checks, customer, sp
 from provisioner.execution.tenancy.release_sequence import (
     ReleaseOutcome,
     describe_handover,
+    make_records,
     seal_release,
 )
 from provisioner.execution.tenancy.tenancy import MoveOutcome
@@ -45,6 +46,23 @@ def lines_sent(bench: Bench) -> list[tuple[str, str]]:
 
     bench.rig.hosts.run = running  # type: ignore[method-assign]
     return sent
+
+
+# --- what is kept of a look
+
+
+def test_the_record_of_a_leaf_has_this_nodes_ports_there_and_no_other_of_the_same_reading() -> None:
+    async def scenario(bench: Bench) -> Any:
+        mine, other = bench.node().ports[0], bench.rig.nodes[PEER].ports[0]
+        elsewhere = mine.model_copy(update={"switch": LAST, "interface": other.interface})
+        node = bench.node().model_copy(update={"ports": (mine, elsewhere)})
+        seen = await bench.rig.tenancy.look((mine, other))  # one reading serves both nodes
+        assert isinstance(seen, dict)
+        return make_records(node, seen), mine.interface
+
+    [record], interface = play(scenario, TWO)
+
+    assert [name for name, _ in record.ports] == [interface]
 
 
 # --- what is asked for

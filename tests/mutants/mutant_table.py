@@ -219,6 +219,8 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.execution.tenancy.leaf:Leaf._write: self._waiting.clear() => pass": (
         "those who wait have their answers then, and are passed over by the next writer"
     ),
+    "provisioner.execution.tenancy.release_recheck:Rechecks.find_miscablings: "
+    "if not faults => False": "of no faults none is selected; all nodes are not read for that",
     "provisioner.store.rows.operation_rows:_check_standing: "
     "certificate is None or evidence_rows.revoked(connection, name) => "
     "evidence_rows.revoked(connection, name)": (
@@ -232,6 +234,12 @@ EQUIVALENT: dict[str, str] = {
         "the unique index decides as well; to look first spares the error in its log"
     ),
     "provisioner.store.rows.operation_rows:intend: entry.model_dump(mode='json') => no argument": (
+        "a member of StrEnum is written as its text by either driver"
+    ),
+    "provisioner.store.rows.operation_rows:_LAST_ATTEMPT: 1 => 2": (
+        "the first row is taken of however many are read"
+    ),
+    "provisioner.store.rows.operation_rows:settle: entry.model_dump(mode='json') => no argument": (
         "a member of StrEnum is written as its text by either driver"
     ),
     "provisioner.store.rows.operation_rows:settle: settled.model_dump(mode='json') => no argument": (  # noqa: E501

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from small_site import Asked, SmallSite, ok, play
 
 from provisioner.execution.tenancy.tenancy import Tenancy, is_idle, plan_move
 from provisioner.model.location import Bond, Port
+from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
-from provisioner.ports import Reply, Unreachable
+from provisioner.ports import HostShell, Reply, Unreachable
 
 
 def count(site: SmallSite, counters: Mapping[str, tuple[float, float]]) -> None:
@@ -164,3 +165,19 @@ def test_a_bond_goes_along_where_the_daemon_makes_it_and_not_where_the_site_does
     assert plan_move(plain, "RED", "", None, None).bond is None
     bonded = plan_move(plain.model_copy(update={"bond": bond}), "RED", "", None, None)
     assert bonded.bond == (bond if made else None)
+
+
+def test_a_site_without_shared_storage_has_nothing_of_it_to_leave_to_judge_or_to_mount() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        node, shell = (
+            Node(id="host-1", kind=NodeKind.HOST),
+            cast(HostShell, None),
+        )  # nobody is asked
+        left = await site.tenancy.leave_storage(node)
+        return (
+            left,
+            await site.tenancy.judge_storage(node),
+            await site.tenancy.try_mounts(node, shell),
+        )
+
+    assert play(scenario) == ((), (), ())

@@ -201,8 +201,7 @@ def intend(
         epoch=operation.epoch,
         before=parse_object(stored, "ledger"),  # as a reader will get it, not as it was handed in
     )
-    row = entry.model_dump(mode="json", exclude={"before"})
-    insert_row(connection, ledger, row | {"before": stored})
+    insert_row(connection, ledger, entry.model_dump(mode="json") | {"before": stored})
     return fenced, entry
 
 

@@ -59,6 +59,9 @@ class Provider:
             self.forms_elsewhere += 1
             return web.json_response({})
 
+        async def shows_headers(request: web.Request) -> web.Response:
+            return web.json_response(dict(request.headers))
+
         async def padded(request: web.Request) -> web.Response:
             size = DOCUMENT_MAX + int(request.query["more"])
             return web.Response(text=json.dumps({"keys": self.keys}).ljust(size))
@@ -87,6 +90,7 @@ class Provider:
         app.router.add_get("/endless", endless)
         app.router.add_post("/token", points_elsewhere)
         app.router.add_post("/elsewhere", elsewhere)
+        app.router.add_post("/headers", shows_headers)
         return app
 
     def token(self, key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:

@@ -130,6 +130,25 @@ def test_one_role_may_be_for_the_site_and_another_for_a_part() -> None:
     assert caller.list_scopes(frozenset({Role.OPERATOR, Role.APPROVER})) == ()
 
 
+def test_only_the_scopes_of_roles_that_are_held_and_asked_for_count() -> None:
+    bounds = {Role.OPERATOR: RACK1, Role.APPROVER: RED}
+    caller = Caller(
+        subject="ada",
+        roles=frozenset(bounds),
+        bounds=tuple(Bound(role=role, scope=scope) for role, scope in bounds.items()),
+    )
+
+    assert caller.list_scopes(frozenset({Role.OPERATOR, Role.TENANT})) == (RACK1,)
+    assert caller.list_scopes(frozenset({Role.APPROVER})) == (RED,)
+    assert caller.list_scopes(frozenset(bounds)) == (RACK1, RED)
+
+
+def test_a_scope_says_what_it_is_for() -> None:
+    both = Scope(racks=("a", "b"), tenants=("red",))
+
+    assert (str(Scope()), str(both)) == ("the whole site", "rack a or b and tenant red")
+
+
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.TENANT])
 def test_a_token_that_changes_nothing_of_the_site_takes_no_scope(role: Role) -> None:
     tenant = "red" if role is Role.TENANT else ""

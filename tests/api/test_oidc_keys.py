@@ -88,6 +88,16 @@ def test_a_clients_secret_goes_nowhere_that_the_token_endpoint_points_to():
     run(scenario)
 
 
+@pytest.mark.parametrize("authorization", ["", "Basic czNjcmV0"])
+def test_a_form_asks_for_json_and_carries_a_login_only_where_there_is_one(authorization: str):
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        sent = await ours.post_form(f"{provider.issuer}/headers", {"code": "x"}, authorization)
+        assert sent["Accept"] == "application/json"
+        assert sent.get("Authorization") == (authorization or None)
+
+    run(scenario)
+
+
 def test_what_the_provider_says_of_itself_is_believed_for_an_hour_and_then_read_anew():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         for at, asked in ((1000.0, 1), (1031.0, 1), (4600.0, 1), (4600.5, 2)):

@@ -229,6 +229,8 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.execution.tenancy.tenancy:sort_by_switch: 0 in p[0] => 1 #2": (
         "a move has the interface of its port, which stands beside it"
     ),
+    "provisioner.execution.tenancy.tenancy:plan_move: "
+    "'' in '' if node is None else node.id => 'X'": ("no group lists a node by either name"),
     "provisioner.store.rows.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (
         "the unique index decides as well; to look first spares the error in its log"

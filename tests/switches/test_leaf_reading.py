@@ -171,6 +171,13 @@ def test_a_bond_that_is_not_made_yet_hides_no_other_ports_place(others: list[str
     assert play(scenario) == {"bond1": {ABSENT}, **{name: {"RED"} for name in others}}
 
 
+def test_a_bond_that_is_not_made_yet_has_no_filter_that_anybody_could_rely_on() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        return await read_places(site.line(), ["bond1"], saved=True)
+
+    assert play(scenario) == {"bond1": {Place(ABSENT, denied=False, apart=False)}}
+
+
 @pytest.mark.parametrize(
     ("interfaces", "line", "answer", "words"),
     [
@@ -188,6 +195,12 @@ def test_a_bond_that_is_not_made_yet_hides_no_other_ports_place(others: list[str
             "GET /interface?rev=applied",
             ok({"swp1": {}, "swp2": {}}),
             "swp3: no readable state (applied)",
+        ),
+        (
+            ["bond1", "swp2", "swp3"],
+            "GET /interface?rev=applied",
+            ok([]),
+            "bond1: no readable state (applied)",
         ),
     ],
 )

@@ -357,7 +357,7 @@ class Tenancy:
         if objections is not None and (objected := tuple(await objections())):
             return replace(moved, blockers=objected, persisted=False)
         refused = await self.spaces.admit(node)
-        return replace(moved, blockers=refused, persisted=moved.persisted and not refused)
+        return replace(moved, blockers=refused, persisted=not refused)
 
     async def move_ports(
         self,

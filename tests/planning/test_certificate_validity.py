@@ -28,17 +28,20 @@ from provisioner.model.location import Location
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.certification import certification
+from provisioner.planning.certification.attested_state import NOT_REQUIRED
 
 
 def test_a_certificate_names_what_was_proved_and_by_what() -> None:
     evidence = [r.model_copy(update={"evidence": "e2"}) for r in report().results[:2]]
     results = (*report().results[2:], *evidence)
     proof = GateProof(gate=Gate.A, certificate="c1", proved_at=NOW)
-    certificate = issued(report=report(results=results), gates=(proof,), now=NOW + 0.7)
+    given = {"report": report(results=results), "gates": (proof,), "attestation": "digest"}
+    certificate = issued(**given, now=NOW + 0.7)
 
     assert certificate.checks == tuple(sorted(checks.list_required_results(NodeKind.HOST)))
     assert certificate.evidence == ("e2",)
     assert certificate.gates == (proof,)
+    assert (certificate.attestation, CERTIFICATE.attestation) == ("digest", NOT_REQUIRED)
     assert certificate.boot_id == "boot-1"
     assert (certificate.issued_at, certificate.expires_at) == (NOW, NOW + 30 * DAY)
 

@@ -85,6 +85,28 @@ def test_a_silent_leaf_keeps_every_leaf_as_it_is_and_the_wish_is_not_forgotten()
     run(scenario)
 
 
+def test_sessions_that_are_there_are_not_waited_for_and_a_leaf_that_is_proved_is_not_asked_again():
+    async def scenario(world: World) -> None:
+        made = await world.keeper.create(ASKED)
+        assert made.tenant is not None
+        fabric, clock, calls = await world.fabric(), world.rig.clock, world.rig.switches.calls
+
+        async def look() -> tuple[list[str], float, int]:
+            began, before = clock.now(), len(calls)
+            missing = await world.sessions.missing(made.tenant, fabric)
+            asked = sum(switch == "leaf-su0-r0" for switch, _, _ in calls[before:])
+            return [b.subject for b in missing], clock.now() - began, asked
+
+        (none, took_s, once) = await look()
+        assert (none, took_s) == ([], 0.0)
+        world.rig.site.nvue["leaf-su0-r5"].reachable = lambda: False
+        (missing, took_s, asked) = await look()
+        assert (set(missing), asked) == ({"leaf-su0-r5"}, once)
+        assert took_s >= 60.0  # `switch_apply_limit_s`
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("at", [1, 2, 3, 9, 20])
 def test_whoever_is_interrupted_goes_on_where_the_leaves_are(at):
     async def scenario(world: World) -> None:

@@ -33,6 +33,7 @@ class World:
         )
         rig = self.rig
         sessions = TenantSessions(rig.store, effects.reach, rig.clock, effects.settings)
+        self.fabric, self.sessions = vrfs.fabric, sessions
         return TenantKeeper(rig.store, rig.clock, [vrfs], vrfs.fabric, sessions.missing)
 
     async def close(self) -> None:

@@ -161,6 +161,18 @@ def test_few_ports_are_read_one_by_one_and_more_with_the_whole_collection(count:
     assert sorted(lines[1:]) == sorted(f"GET /interface{e}?rev={t}" for t in trees for e in each)
 
 
+def test_a_port_that_a_leaf_lacks_is_refused_in_the_leafs_own_words() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        with pytest.raises(SwitchRefused) as refused:
+            await read_places(site.line(), ["swp9"], saved=True)
+        return refused.value
+
+    refused = play(scenario)
+
+    assert refused.reason is Reason.SWITCH_REFUSED
+    assert "404" in str(refused)
+
+
 @pytest.mark.parametrize("others", [["swp1"], ["swp1", "swp2"]])
 def test_a_bond_that_is_not_made_yet_hides_no_other_ports_place(others: list[str]) -> None:
     async def scenario(site: SmallSite) -> Any:
@@ -182,7 +194,6 @@ def test_a_bond_that_is_not_made_yet_has_no_filter_that_anybody_could_rely_on() 
     ("interfaces", "line", "answer", "words"),
     [
         (["swp1"], "GET /revision", ok([]), "no readable list of revisions"),
-        (["swp9"], "GET /none", ok([]), "swp9: no readable state (applied)"),
         (["swp1"], "GET /interface/swp1?rev=startup", ok([]), "swp1: no readable state (startup)"),
         (
             ["swp1", "swp2", "swp3"],

@@ -104,7 +104,11 @@ async def _read_filtered(line: NvueLine, tree: str) -> dict[str, tuple[str, bool
 
 async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> dict[str, Place]:
     if len(interfaces) <= ONE_BY_ONE:
-        answers = {i: await line.find(nvue_calls.interface_path(i, tree)) for i in interfaces}
+        answers = {}
+        for i in interfaces:
+            # of a bond that is made: before that it does not exist, and nothing goes through it
+            ask = line.get if PHYSICAL.fullmatch(i) else line.find
+            answers[i] = await ask(nvue_calls.interface_path(i, tree))
     else:
         listed = await line.get(nvue_calls.interfaces_path(tree))
         answers = listed if isinstance(listed, dict) else {}
@@ -112,7 +116,7 @@ async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> di
     for interface in interfaces:
         vrf = nvue_calls.read_vrf(answers.get(interface))
         absent = answers and answers.get(interface) is None
-        if absent and not PHYSICAL.fullmatch(interface):  # of a bond: nothing goes through it yet
+        if absent and not PHYSICAL.fullmatch(interface):
             places[interface] = Place(ABSENT, denied=False, apart=False)
             continue
         if vrf is None:

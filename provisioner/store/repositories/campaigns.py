@@ -144,8 +144,8 @@ def save_campaign(
 ) -> Campaign:
     """Return the campaign with its generation raised, its nodes, and why: all of it or nothing."""
     saved = campaign.model_copy(update={"generation": campaign.generation + 1})
-    same = (campaigns.c.id == campaign.id) & (campaigns.c.generation == campaign.generation)
-    if connection.execute(update(campaigns).where(same).values(**_columns(saved))).rowcount != 1:
+    same = {"id": campaign.id, "generation": campaign.generation}
+    if update_rows(connection, campaigns, same, _columns(saved)) != 1:
         raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
     _put_all(connection, campaign.id, rows or ())
     journal.append(connection, event, now)

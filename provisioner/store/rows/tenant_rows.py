@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, Row, select, update
 
 from provisioner.model.case import TenantNotice
 from provisioner.model.events.event import EventKind
@@ -117,23 +117,17 @@ def save_tenant(connection: Connection, tenant: Tenant, *, new: bool) -> Tenant:
         insert_row(connection, tenants, {"name": tenant.name, **_columns(tenant)})
         return tenant
     saved = tenant.model_copy(update={"generation": tenant.generation + 1})
-    _one_of(
-        connection.execute(
-            update(tenants)
-            .where(tenants.c.name == tenant.name, tenants.c.generation == tenant.generation)
-            .values(**_columns(saved))
-        ).rowcount,
-        tenant,
-    )
+    same = {"name": tenant.name, "generation": tenant.generation}
+    _one_of(update_rows(connection, tenants, same, _columns(saved)), tenant)
     return saved
 
 
 def remove_tenant(connection: Connection, tenant: Tenant) -> None:
     """Remove a tenant's row; `StaleWrite` if it changed since it was read."""
-    same = (tenants.c.name == tenant.name) & (tenants.c.generation == tenant.generation)
-    _one_of(connection.execute(delete(tenants).where(same)).rowcount, tenant)
+    same = {"name": tenant.name, "generation": tenant.generation}
+    _one_of(delete_rows(connection, tenants, **same), tenant)
     # a later tenant of that name is another one
-    connection.execute(delete(saved_views).where(saved_views.c.side == tenant.name))
+    delete_rows(connection, saved_views, side=tenant.name)
 
 
 def keep(

@@ -106,13 +106,13 @@ def _address(path: str) -> str:
     return path.rpartition("/")[2].lower()
 
 
-def _read_link(facts: Mapping[str, str]) -> tuple[int, int, int, int] | None:
+def _read_link(files: Mapping[str, str]) -> tuple[int, int, int, int] | None:
     """Return (generation, its maximum, width, its maximum); None for a function without a link.
 
     Virtual functions print "Unknown" and 0. So does a card that has fallen off the bus, which is
     then missing from the count of its kind.
     """
-    cells = [facts.get(name, "Unknown") for name in _FILES[2:]]
+    cells = [files.get(name, "Unknown") for name in _FILES[2:]]
     if cells[0].startswith("Unknown") or cells[2].startswith("Unknown") or cells[1] == "0":
         return None
     speed, width, speed_max, width_max = cells

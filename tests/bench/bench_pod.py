@@ -132,15 +132,15 @@ def _name_unit(place: SwitchPlace | None) -> str:
     return "" if place is None else f"pod{place.pod}/su{place.unit}"
 
 
-def _forecast(facts: Sequence[CampaignNode]) -> tuple[Forecast, float]:
+def _forecast(nodes: Sequence[CampaignNode]) -> tuple[Forecast, float]:
     """One campaign, and the CPU seconds of a decision."""
     chance = random.Random(7)
-    lasts = {n.name: MINUTES * 60 * chance.uniform(0.9, 1.15) for n in facts}
+    lasts = {n.name: MINUTES * 60 * chance.uniform(0.9, 1.15) for n in nodes}
     campaign = Campaign(
         id="bench", release="os", select="kind=switch", policy=POLICY, state=CampaignState.STARTED
     )
     begun = time.process_time()
-    seen = forecast_campaign(campaign, facts, 0.0, lasts_s=lambda n: lasts[n.name], grain_s=60)
+    seen = forecast_campaign(campaign, nodes, 0.0, lasts_s=lambda n: lasts[n.name], grain_s=60)
     return seen, (time.process_time() - begun) / max(1, seen.turns)
 
 

@@ -62,8 +62,8 @@ def test_an_empty_machine_has_an_inventory_too(tmp_path):
     assert (found["pci"], found["ports"], found["memory_kib"], found["boot_id"]) == ([], [], 0, "")
 
 
-def verdicts(facts: dict[str, Any], expected: dict[str, int], machine: Machine) -> dict[str, str]:
-    return {c["check"]: c["verdict"] for c in health.run_checks(facts, expected, machine.run)}
+def verdicts(read: dict[str, Any], expected: dict[str, int], machine: Machine) -> dict[str, str]:
+    return {c["check"]: c["verdict"] for c in health.run_checks(read, expected, machine.run)}
 
 
 def healthy() -> Machine:

@@ -97,10 +97,10 @@ MAY: dict[Destruction, Facts] = {
 
 
 def changed(**more: Any) -> Callable[[Facts], Facts]:
-    def change(facts: Facts) -> Facts:
-        node = facts.node
+    def change(before: Facts) -> Facts:
+        node = before.node
         assert node is not None
-        return Facts(**{**vars(facts), "node": node.model_copy(update=more)})
+        return Facts(**{**vars(before), "node": node.model_copy(update=more)})
 
     return change
 

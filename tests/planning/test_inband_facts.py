@@ -73,8 +73,8 @@ def answers(exit_code: int | None = 0, **changed: str) -> InbandFacts:
     return read(outputs, CARDS, PROFILES)
 
 
-def of(facts: InbandFacts, kind: str) -> list[Component]:
-    return [c for c in facts.components if c.kind == kind]
+def of(answered: InbandFacts, kind: str) -> list[Component]:
+    return [c for c in answered.components if c.kind == kind]
 
 
 def test_good_outputs_give_every_component_and_no_gap():

@@ -40,12 +40,12 @@ def _started(rules: Policy) -> Campaign:
     return Campaign(id="c", release="new", select="all", policy=rules, state=CampaignState.STARTED)
 
 
-def _ripe(facts: list[CampaignNode], running: Campaign) -> dict[str, NodeProgress]:
+def _ripe(nodes: list[CampaignNode], running: Campaign) -> dict[str, NodeProgress]:
     """Everybody was told, long ago."""
     told = ("a", "b")
     return {
         n: p.model_copy(update={"told": told, "notified_at": 1.0, "state": Progress.NOTIFIED})
-        for n, p in build_initial_rows(running, facts).items()
+        for n, p in build_initial_rows(running, nodes).items()
     }
 
 
@@ -165,18 +165,18 @@ def test_the_answer_does_not_depend_on_the_order_of_what_is_told(facts, rules, c
 
 @SLOW
 @given(fleets(nested=True), policies(open_=True))
-def test_if_any_node_may_begin_at_least_one_does(facts: list[CampaignNode], rules: Policy):
+def test_if_any_node_may_begin_at_least_one_does(nodes: list[CampaignNode], rules: Policy):
     running = _started(rules)
-    rows = _ripe(facts, running)
+    rows = _ripe(nodes, running)
     first = min((p.wave for p in rows.values()), default=0)
     open_ = {n for n, p in rows.items() if p.wave == first}
 
-    decision = decide(running, facts, rows, (), 1000.0)
+    decision = decide(running, nodes, rows, (), 1000.0)
 
     may = [
         n.name
-        for n in facts
-        if n.name in open_ and n.in_service and _fits(facts, rows, rules, [n.name])
+        for n in nodes
+        if n.name in open_ and n.in_service and _fits(nodes, rows, rules, [n.name])
     ]
     event("some may" if may else "none may")
     assert decision.admit or not may
@@ -184,34 +184,34 @@ def test_if_any_node_may_begin_at_least_one_does(facts: list[CampaignNode], rule
 
 @SLOW
 @given(fleets(nested=True, switches=False), policies(open_=True))
-def test_as_many_hosts_are_admitted_as_any_choice_could(facts: list[CampaignNode], rules: Policy):
-    facts = facts[:9]
+def test_as_many_hosts_are_admitted_as_any_choice_could(nodes: list[CampaignNode], rules: Policy):
+    nodes = nodes[:9]
     running = _started(rules)
-    rows = _ripe(facts, running)
-    ready = [n.name for n in facts if n.selected and n.in_service]
+    rows = _ripe(nodes, running)
+    ready = [n.name for n in nodes if n.selected and n.in_service]
 
-    decision = decide(running, facts, rows, (), 1000.0)
+    decision = decide(running, nodes, rows, (), 1000.0)
 
     most = next(
         size
         for size in range(len(ready), -1, -1)
-        if any(_fits(facts, rows, rules, chosen) for chosen in combinations(ready, size))
+        if any(_fits(nodes, rows, rules, chosen) for chosen in combinations(ready, size))
     )
     assert len(decision.admit) == most
-    idle = [n.name for n in facts if n.name in ready and n.idle]
+    idle = [n.name for n in nodes if n.name in ready and n.idle]
     first = next(
         size
         for size in range(len(idle), -1, -1)
-        if any(_fits(facts, rows, rules, chosen) for chosen in combinations(idle, size))
+        if any(_fits(nodes, rows, rules, chosen) for chosen in combinations(idle, size))
     )
     assert sum(a.node in idle for a in decision.admit) == first
 
 
-def _fits(facts: list[CampaignNode], rows: dict[str, NodeProgress], rules: Policy, names) -> bool:
+def _fits(nodes: list[CampaignNode], rows: dict[str, NodeProgress], rules: Policy, names) -> bool:
     """Whether these may go out of service together, counted one by one."""
-    before = counts(facts, rows, rules)
+    before = counts(nodes, rows, rules)
     state = {n: rows[n].model_copy(update={"state": Progress.ADMITTED}) for n in names}
-    tried = counts(facts, rows | state, rules)
+    tried = counts(nodes, rows | state, rules)
     return all(v[0] <= v[1] or v[0] == before[k][0] for k, v in tried.items())
 
 

@@ -53,9 +53,9 @@ def _run_check(name: str, check: Callable[[], tuple[str, str]]) -> dict[str, str
     return {"check": name, "verdict": verdict, "detail": detail[:300]}
 
 
-def _check_devices(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
+def _check_devices(machine: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
     counted: dict[str, int] = {}
-    for device in facts["pci"]:
+    for device in machine["pci"]:
         counted[device["kind"]] = counted.get(device["kind"], 0) + 1
     counts = {k: int(n) for k, n in expected.items() if k != "memory_gib"}
     if not counts:
@@ -66,13 +66,13 @@ def _check_devices(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tup
     return (FAIL, "; ".join(missing)) if missing else (PASS, f"{counted}")
 
 
-def _check_links(facts: Mapping[str, Any]) -> tuple[str, str]:
+def _check_links(machine: Mapping[str, Any]) -> tuple[str, str]:
     """Find links that are narrower or slower than both of their ends allow.
 
     An idle GPU lowers its speed to save power: without its driver only its width is judged.
     """
     slow, judged = [], 0
-    for device in facts["pci"]:
+    for device in machine["pci"]:
         ends = [_read_link(device, prefix) for prefix in ("max", "port_max")]
         able = [end for end in ends if end is not None]
         now = _read_link(device, "current")
@@ -100,9 +100,9 @@ def _read_link(device: Mapping[str, str], prefix: str) -> tuple[int, float] | No
     return int(width), float(speed[1])
 
 
-def _check_memory(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
+def _check_memory(machine: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
     """Compare the memory with the expectation; the kernel and firmware keep a few per cent."""
-    gib = facts["memory_kib"] / (1 << 20)
+    gib = machine["memory_kib"] / (1 << 20)
     if not gib:
         return UNKNOWN, "the kernel does not report it"
     expected_gib = int(expected.get("memory_gib", 0))

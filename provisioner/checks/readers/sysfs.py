@@ -133,6 +133,6 @@ def group_by_device(matches: Mapping[tuple[str, ...], str]) -> dict[str, dict[st
     return devices
 
 
-def parse_counts(facts: Mapping[str, str]) -> dict[str, int]:
+def parse_counts(files: Mapping[str, str]) -> dict[str, int]:
     """Return every file of a device as a whole number."""
-    return {name: parse_whole(line, name) for name, line in facts.items()}
+    return {name: parse_whole(line, name) for name, line in files.items()}

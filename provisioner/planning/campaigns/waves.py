@@ -221,13 +221,13 @@ def _count_new_traits(node: CampaignNode, covered: Sequence[set[object]]) -> tup
     return (new[1], new[0], int(node.idle), *new[2:])
 
 
-def _layers(facts: Sequence[CampaignNode]) -> list[list[CampaignNode]]:
+def _layers(nodes: Sequence[CampaignNode]) -> list[list[CampaignNode]]:
     """Return the selected nodes in layers, by the length of the chain of nodes before them.
 
     Where no rule says otherwise, switches go before hosts, so that no host is upgraded while its
     leaf may go down.
     """
-    chosen = {n.name: n for n in facts if n.selected}
+    chosen = {n.name: n for n in nodes if n.selected}
     depth: dict[str, int] = {}
     for name in chosen:
         _deepen(name, chosen, depth)

@@ -558,8 +558,8 @@ def _unknown(_view: HostView, command: str) -> Output:
     return Output(127, "", f"/bin/sh: 1: {(command.split() or [''])[0]:.60}: not found\n")
 
 
-def _ok(facts: Mapping[str, Any]) -> Result:
-    return {"status": "ok", "facts": dict(facts), "detail": ""}
+def _ok(found: Mapping[str, Any]) -> Result:
+    return {"status": "ok", "facts": dict(found), "detail": ""}
 
 
 def _failed(detail: str) -> Result:

@@ -117,10 +117,11 @@ class Scheduler:
         now = self._clock.now()
         nodes = await self._store.nodes.list()
         held = frozenset() if self._held is None else await self._held()
+        active = await self._store.operations.list_active()
+        held |= {o.node for o in active if o.is_outside}  # its note says what has it
         nodes = await self._park_damaged(nodes, now)
         awake = self._list_awake(nodes)
         awake = await self._allocate(nodes, awake, await self._store.tenants.list(), held, now)
-        active = await self._store.operations.list_active()
         busy = {o.node for o in active}
         for requested in (o for o in active if is_requested(o.want)):
             await self._submit(requested.id)  # opened by the API, for a person

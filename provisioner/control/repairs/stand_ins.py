@@ -236,6 +236,9 @@ class StandIns:
         return await self._book.save(changed, now=self._clock.now())
 
     async def _is_held(self, spare: Node) -> bool:
+        active = await self._store.operations.list_active()
+        if any(o.node == spare.id and o.is_outside for o in active):
+            return True
         if self._alerts is None:
             return False
         overrides, standing = await asyncio.gather(

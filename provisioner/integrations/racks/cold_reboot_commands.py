@@ -16,6 +16,7 @@ from provisioner.cli.options.bmc_options import CaOption, InsecureOption, UserOp
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.cold_reboot_run import ColdReboot
+from provisioner.integrations.racks.hand_journals import check_hand_journal
 from provisioner.integrations.racks.plan import read_plan, read_record
 from provisioner.integrations.racks.update_commands import build_update, read_tenants
 from provisioner.integrations.racks.update_log import open_log
@@ -53,6 +54,7 @@ def cold_reboot(
 
     Example: provisioner rack cold-reboot r.yaml c.yaml r01 --water w.json --journal j --user admin
     """
+    mode = check_hand_journal(journal, plan, water)
     whole = read_plan(plan)
     wanted = whole.find(rack)
     asked = read_record(campaign, CampaignFile)
@@ -66,7 +68,7 @@ def cold_reboot(
 
     async def run() -> Next:
         try:
-            with open_log(journal) as log:
+            with open_log(journal, mode) as log:
                 return await ColdReboot(made, wanted, log).carry_out()
         finally:
             await bmcs.close()

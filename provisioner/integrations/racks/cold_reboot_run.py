@@ -26,7 +26,8 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 
 ROUNDS_MAX = 2_000  # each takes half a minute; a cold reboot takes less than an hour
-_OVER = "over"
+OVER = "over"  # noted at its end
+COLD_REBOOT = "cold-reboot"
 
 
 @dataclass
@@ -41,7 +42,7 @@ class ColdReboot:
 
     @property
     def key(self) -> str:
-        return f"{self.rack.name}/cold-reboot"
+        return f"{self.rack.name}/{COLD_REBOOT}"
 
     async def carry_out(self) -> Next:
         """Do it, or go on with it; return how it ended. A tenant in its domain refuses it."""
@@ -51,7 +52,7 @@ class ColdReboot:
         for _ in range(min(ROUNDS_MAX, self.update.rounds_max)):
             step = await self._round()
             if step.do is Do.DONE:
-                self.log.write(Line(self.key, NOTED, _OVER, self.update.now(), step.why))
+                self.log.write(Line(self.key, NOTED, OVER, self.update.now(), step.why))
             await self.log.sync()
             if step.do in (Do.DONE, Do.FAIL):
                 return step
@@ -60,7 +61,7 @@ class ColdReboot:
 
     def _find_refusal(self) -> Next | None:
         """Return why nothing is begun: all that no look at the rack could lift."""
-        if self.log.of(self.key).noted(_OVER):
+        if self.log.of(self.key).noted(OVER):
             why = "the cold reboot of this journal is over: name another file for another one"
             return fail(Reason.PRECONDITION, why)
         shelves = [unit.name for unit in self._units(Kind.POWER_SHELF)]

@@ -25,6 +25,7 @@ from provisioner.cli.options.bmc_options import (
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import Campaign, CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.hand_journals import check_hand_journal
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.rack_update import Hands, carry_out
 from provisioner.integrations.racks.update_log import open_log
@@ -85,6 +86,7 @@ def update(
 
     Example: provisioner rack update r.yaml c.yaml r01 --water w.json --journal j --user admin
     """
+    mode = check_hand_journal(journal, plan, water)
     whole = read_plan(plan)
     planned = limit_plan(whole, [whole.find(rack).name for rack in racks])
     asked = read_record(campaign, CampaignFile)
@@ -97,7 +99,7 @@ def update(
 
     async def run() -> tuple[Campaign, Outcome | None, Hands | None]:
         try:
-            with open_log(journal) as log:
+            with open_log(journal, mode) as log:
                 begun = await prepare(made, log)
                 _show(begun)
                 if dry_run or not begun.jobs:

@@ -167,10 +167,10 @@ class ActLog:
 
 
 @contextlib.contextmanager
-def open_log(file: Path) -> Iterator[UpdateLog]:
+def open_log(file: Path, mode: int = 0o600) -> Iterator[UpdateLog]:
     """Hold a journal for one update; a second one is refused. Raises InputError."""
     try:
-        held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
         raise InputError("--journal", str(file), problem, "Name a file in your folder.") from None

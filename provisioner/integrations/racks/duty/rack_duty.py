@@ -19,7 +19,7 @@ from typing import Protocol
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.integrations.racks.campaign import ActKind, CampaignFile
-from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.campaign_run import Outcome, Step
 from provisioner.integrations.racks.duty.approval import (
     LINES_MAX,
     OVER,
@@ -178,6 +178,8 @@ class RackDuty:
         folder = Path(self.parts.settings.racks_folder)
         asked = await asyncio.to_thread(read_record, campaign / "campaign.yaml", CampaignFile)
         plan = await asyncio.to_thread(read_plan, folder / "racks.yaml")
+        for rack in approval.racks:  # one that is renamed is no rack that has nothing to do
+            plan.find(rack)
         plan = limit_plan(plan, approval.racks)
         if (campaign, digest) not in self._checked:
             await asyncio.to_thread(check_packages, asked, plan, campaign)
@@ -200,7 +202,9 @@ class RackDuty:
         update.tell = told.tell
         update.halted = told.is_halted
         async with hold_log(campaign / "journal") as journal:
-            if not any(journal.list_keys()) and await self.tells_of_acts(told.mark, told.before):
+            empty = not any(journal.list_keys())
+            acts = empty and await self.tells_of_acts(told.mark, told.before)
+            if acts or is_shorter(journal, told.before):
                 raise build_gone(campaign)
             with permit.name_act(touch_no_node):
                 begun = await prepare(update, journal)
@@ -432,7 +436,8 @@ class _Told:
         outcome: Outcome | None = None,
         domains: Collection[str] = (),
     ) -> None:
-        acts = (0, 0)
+        before = self._last or self.before
+        acts = (0, 0) if before is None else (before.done, before.left)
         if outcome is not None:
             acts = (outcome.done, outcome.waiting + len(outcome.running))
         standing = RackCampaign(
@@ -449,7 +454,6 @@ class _Told:
         )
         if self._last is not None and self._last.model_copy(update={"at": standing.at}) == standing:
             return
-        before = self._last or self.before
         if before is None or before.state is not state:
             await self._notify(standing)
         await asyncio.to_thread(keep_state, self._campaign, standing)
@@ -470,10 +474,16 @@ class _Told:
 
 
 def build_gone(campaign: Path) -> InputError:
-    """Return why nothing is done with a campaign whose journal was lost."""
-    problem = "its journal is gone, or empty: what was written nobody can tell"
+    """Return why nothing is done with a campaign whose journal was lost, or its end."""
+    problem = "its journal is gone, empty or cut short: what was written nobody can tell"
     remedy = "Bring it back; or `rack withdraw` it, and `rack vouch`."
     return InputError(campaign.name, str(campaign / "journal"), problem, remedy)
+
+
+def is_shorter(journal: UpdateLog, state: RackCampaign | None) -> bool:
+    """Return whether a journal knows of fewer acts that were done than its campaign's state."""
+    done = sum(step == Step.DONE for step in dict(journal.steps()).values())
+    return state is not None and done < state.done
 
 
 def touch_no_node() -> str:

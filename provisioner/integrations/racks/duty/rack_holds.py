@@ -1,7 +1,7 @@
 """The daemon's loop that keeps nodes held while their rack's update is not proved, and frees them.
 
-What was begun and not proved is told by the campaigns' journals, and by the holds that the store
-keeps: whichever of them is lost, the other one keeps the node. Of an approval that is over, a node
+What was begun and not proved is told by the campaigns' journals, those of people's commands, and
+the holds that the store keeps: whichever of them is lost, the other one keeps the node. Of an approval that is over, a node
 is freed where its domain was never written to, where two whole looks at all of its racks in a row
 proved each version (which is then in the journal), or where a person vouches for it; where its
 files are lost, or its folder is another approval's by now, by a word alone. It sends nothing, and
@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provisioner.integrations.racks.campaign import ActKind, group_units
@@ -37,8 +37,19 @@ from provisioner.integrations.racks.duty.approval import (
 )
 from provisioner.integrations.racks.duty.node_holds import find_tenant, read_marks
 from provisioner.integrations.racks.duty.rack_certificate import certify_rack
-from provisioner.integrations.racks.duty.rack_duty import RETRY_S, RackDuty, build_gone
+from provisioner.integrations.racks.duty.rack_duty import (
+    RETRY_S,
+    RackDuty,
+    build_gone,
+    is_shorter,
+)
 from provisioner.integrations.racks.flash_reading import find_flash
+from provisioner.integrations.racks.hand_journals import (
+    HANDS,
+    JOURNALS_MAX,
+    list_hand_journals,
+    read_hand_journal,
+)
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, read_plan
 from provisioner.integrations.racks.update_log import Line, hold_log, read_log
@@ -99,15 +110,14 @@ class RackHolds:
         held = (await self.duty.holds.list_active()).values()
         marks = {mark for one in held for mark in read_marks(one)}
         known = await asyncio.to_thread(lambda: list(list_campaigns(folder, CAMPAIGNS_MAX + 1)))
-        judged: list[_Judged] = []
+        judged, all_hands = await self._judge_hands(folder, marks)
+        hands = len(judged)
         for campaign in known[:CAMPAIGNS_MAX]:
             with self._guard(campaign.name):
                 judged.append(await self._judge(campaign, marks))
         with self._guard(CAMPAIGNS):
-            if len(known) > CAMPAIGNS_MAX:
-                problem = f"more than {CAMPAIGNS_MAX} campaigns are approved: no node is freed"
-                raise InputError(CAMPAIGNS, str(folder), problem, "Move those away that are over.")
-        self.duty.judged = len(judged) == len(known)
+            _refuse_many(CAMPAIGNS, known, CAMPAIGNS_MAX)
+        self.duty.judged = all_hands and len(judged) - hands == len(known)
         for mark in sorted(marks - {one.mark for one in judged}):  # their files are lost
             with self._guard(mark):
                 vouched = await asyncio.to_thread(read_vouched, folder, mark)
@@ -144,18 +154,42 @@ class RackHolds:
         plan = await self._read_plan(folder / "racks.yaml")
         unproved: Unproved | None = {}
         if state is None or state.state is not RackCampaignState.DONE:
-            unproved = await self._find_unproved(plan, campaign)
+            unproved = await self._find_unproved(plan, campaign, state)
         if unproved is None and acts:
             if over:
                 return _Judged(mark, vouched)
             raise build_gone(campaign)
-        unproved = unproved or {}
-        trays = {tray for listed in unproved.values() for tray in listed}
-        nodes = await self.duty.holds.find_nodes(plan) if trays or mark in held else {}
+        one = _Judged(mark, vouched, campaign, state, over, unproved or {})
+        return await self._weigh(one, plan, held)
+
+    async def _judge_hands(
+        self, folder: Path, held: Collection[str]
+    ) -> tuple[list[_Judged], bool]:
+        """Return what people's commands left, and whether each of their journals was read."""
+        files = await asyncio.to_thread(list_hand_journals, folder)
+        judged: list[_Judged] = []
+        read = 0
+        for file in files[:JOURNALS_MAX]:
+            with self._guard(f"{HANDS}/{file.name}"):
+                plan = await self._read_plan(folder / "racks.yaml")
+                told = await asyncio.to_thread(read_hand_journal, file, plan)
+                if told is not None:
+                    vouched = await asyncio.to_thread(read_vouched, folder, told.mark)
+                    over = not told.runs
+                    one = _Judged(told.mark, vouched.nodes, over=over, unproved=told.unproved)
+                    judged.append(await self._weigh(one, plan, held))
+                read += 1
+        with self._guard(HANDS):
+            _refuse_many(HANDS, files, JOURNALS_MAX)
+        return judged, read == len(files)
+
+    async def _weigh(self, one: _Judged, plan: RackPlan, held: Collection[str]) -> _Judged:
+        """Return it with the nodes of what is unproved."""
+        trays = {tray for listed in one.unproved.values() for tray in listed}
+        nodes = await self.duty.holds.find_nodes(plan) if trays or one.mark in held else {}
         keeps = [node for unit, (node, _) in nodes.items() if unit in trays]
-        keeps = [node for node in keeps if not (over and node.id in vouched)]
-        planned = frozenset(node.id for node, _ in nodes.values())
-        return _Judged(mark, vouched, campaign, state, over, unproved, keeps, planned)
+        keeps = [node for node in keeps if not (one.over and node.id in one.vouched)]
+        return replace(one, keeps=keeps, planned=frozenset(node.id for node, _ in nodes.values()))
 
     async def _hold(self, one: _Judged) -> None:
         held = await self.duty.holds.list_active()
@@ -192,15 +226,17 @@ class RackHolds:
             self._plan = (stamp, await asyncio.to_thread(read_plan, file))
         return self._plan[1]
 
-    async def _find_unproved(self, plan: RackPlan, campaign: Path) -> Unproved | None:
-        """Return what the journal tells, None where there is none. Raises InputError."""
+    async def _find_unproved(
+        self, plan: RackPlan, campaign: Path, state: RackCampaign | None
+    ) -> Unproved | None:
+        """Return what the journal tells, None where it or its end is gone. Raises InputError."""
         file = campaign / "journal"
         assert self._plan is not None
         stamps = (self._plan[0], await asyncio.to_thread(_read_stamp, file))
         known = self._unproved.get(campaign.name)
         if known is None or known[:2] != stamps:
             read = await asyncio.to_thread(read_log, file)
-            if not any(read.list_keys()):
+            if not any(read.list_keys()) or is_shorter(read, state):
                 return None
             found = await asyncio.to_thread(find_unproved, plan, read)
             known = self._unproved[campaign.name] = (*stamps, found)
@@ -262,6 +298,12 @@ class RackHolds:
                 flashes = [await find_flash(await update.client(n), n) for n in named]
                 why[job] += [f"{one.subject}: {one.detail}" for one in flashes if one is not None]
         return why
+
+
+def _refuse_many(folder: str, listed: Sequence[Path], most: int) -> None:
+    if len(listed) > most:
+        problem = f"it has more than {most}: no node is freed"
+        raise InputError(folder, "", problem, "Move those away that are over.")
 
 
 def _read_stamp(file: Path) -> _Stamp:

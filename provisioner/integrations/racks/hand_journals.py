@@ -1,0 +1,101 @@
+"""What a person's command writes to racks, where a daemon may know of it: its journal's folder.
+
+`rack update` and `rack cold-reboot` take a journal in `by-hand` of the racks' folder where that
+folder is a daemon's. The daemon holds what such a journal began and did not end, as it does for
+its own campaigns. A word frees it, or the same command's end: the daemon proves no such journal.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.integrations.racks.campaign import ActKind, group_units
+from provisioner.integrations.racks.campaign_run import Step
+from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.plan import NAME, RackPlan
+from provisioner.integrations.racks.update_log import UpdateLog, read_log
+from provisioner.integrations.racks.update_start import find_unproved
+from provisioner.model.input_error import InputError
+
+HANDS = "by-hand"
+CAMPAIGNS = "campaigns"  # a folder of racks that has one is a daemon's
+SUFFIX = ".journal"
+JOURNALS_MAX = 256
+
+
+@dataclass(frozen=True)
+class HandJournal:
+    """What one journal tells. `mark`: what holds know it by; its name may be used again."""
+
+    mark: str
+    runs: bool  # the command is at work
+    unproved: Mapping[str, Sequence[str]]  # trays, by job
+
+
+def check_hand_journal(journal: Path, *files: Path) -> int:
+    """Return a journal's file mode; refuse one elsewhere where one of the other files is in a
+    daemon's folder. Raises InputError.
+    """
+    mode = 0o600
+    for folder in {file.absolute().parent for file in files}:
+        if not (folder / CAMPAIGNS).is_dir():
+            continue
+        wanted = folder / HANDS
+        named = journal.name.removesuffix(SUFFIX)
+        if journal.absolute().parent != wanted or named + SUFFIX != journal.name:
+            problem = f"a daemon has {folder}, and would not know what is written"
+            remedy = f"Name {wanted}/NAME{SUFFIX}, or let the daemon do it: `rack approve`."
+            raise InputError("--journal", str(journal), problem, remedy)
+        wanted.mkdir(exist_ok=True)
+        mode = 0o644  # the daemon reads it
+    return mode
+
+
+def list_hand_journals(folder: Path) -> Sequence[Path]:
+    """Return the journals of a racks' folder, one more than are looked at if there are so many."""
+    return sorted(folder.joinpath(HANDS).glob(f"*{SUFFIX}"))[: JOURNALS_MAX + 1]
+
+
+def read_hand_journal(file: Path, plan: RackPlan) -> HandJournal | None:
+    """Return what a journal tells; None where nothing was written yet. Raises InputError."""
+    runs = _is_held(file)  # asked first: what ends in between is in the journal
+    log = read_log(file)
+    if not log.list_keys():
+        return None
+    with file.open("rb") as opened:
+        first = opened.readline(1 << 24)
+    mark = f"{file.name.removesuffix(SUFFIX)}.{hashlib.sha256(first).hexdigest()[:8]}"
+    return HandJournal(mark, runs, _find_trays(plan, log, runs=runs))
+
+
+def _find_trays(plan: RackPlan, log: UpdateLog, *, runs: bool) -> Mapping[str, Sequence[str]]:
+    """Return the trays of each job that was begun; of a command at work also of one that is only
+    drained.
+    """
+    found = dict(find_unproved(plan, log))
+    last = dict(log.steps())
+    for job, units in group_units(plan).items():
+        reboots = [log.of(f"{name}/{COLD_REBOOT}") for name in {rack.name for rack, _ in units}]
+        cut = any(one.has_begun() and not one.noted(OVER) for one in reboots)
+        proved = last.get(f"{job}/{ActKind.PROVE}") == Step.DONE
+        if cut or (runs and f"{job}/{ActKind.DRAIN}" in last and not proved):
+            found[job] = [unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY]
+    return found
+
+
+def _is_held(file: Path) -> bool:
+    """Return whether a command holds a journal. Raises InputError."""
+    try:
+        with file.open("rb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError("journal", str(file), problem, "Check its permissions.") from None
+    return False

@@ -1,0 +1,238 @@
+"""What a person's command left half done on racks, and what held nodes are kept from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from duty_rig import FLASH, Daemon
+from rack_rig import Rig
+from test_rack_holds import find_work, leave_half_done, stop_at_write, vouch
+from typer.testing import CliRunner
+
+from provisioner.integrations.racks import update_commands
+from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
+from provisioner.integrations.racks.duty.approval import RackCampaignState, read_state
+from provisioner.integrations.racks.duty.node_holds import read_marks
+from provisioner.integrations.racks.duty.rack_holds import RackHolds
+from provisioner.integrations.racks.hand_journals import HANDS, read_hand_journal
+from provisioner.integrations.racks.plan import read_plan
+from provisioner.integrations.racks.rack_commands import app
+from provisioner.integrations.racks.update_log import BEGAN, NOTED, Line, open_log
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.tenant import Phase, Tenant
+
+
+def command(site: Daemon, journal: Path) -> list[str]:
+    files = [site.folder / "racks.yaml", site.campaign / "campaign.yaml"]
+    more = ["--water", str(site.folder / "water.json"), "--journal", str(journal), "--yes"]
+    return ["update", *map(str, files), "r01", *more]
+
+
+class Died(Exception):
+    """The command's process is gone."""
+
+
+def update_by_hand(
+    site: Daemon, monkeypatch: pytest.MonkeyPatch, journal: Path, *, dies: bool
+) -> None:
+    """Run `rack update` in the daemon's folder, to its end or to its death after a write."""
+    made = site.rig.update()
+    monkeypatch.setattr(update_commands, "build_update", lambda *_, **__: made)
+    if dies:
+
+        def look() -> None:
+            if site.rig.rack.find("push"):
+                raise Died
+
+        site.each_round(look)
+        made.pause = site.rig.pause
+    told = CliRunner().invoke(app, command(site, journal))
+    assert isinstance(told.exception, Died) if dies else told.exit_code == 0, told.output
+
+
+def test_a_command_names_a_journal_that_the_daemon_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    for elsewhere in (tmp_path / "journal", tmp_path / HANDS / "mine", tmp_path / "x.journal"):
+        told = CliRunner().invoke(app, command(site, elsewhere))
+        assert isinstance(told.exception, InputError)
+        assert f"{tmp_path / HANDS}/NAME.journal" in str(told.exception)
+    assert site.rig.rack.find("push") == []
+
+
+def test_what_a_command_left_half_done_holds_its_nodes_until_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    journal = tmp_path / HANDS / "amy.journal"
+    asyncio.run(site.add(state=State.CONVERGING))
+    update_by_hand(site, monkeypatch, journal, dies=True)
+    holds = RackHolds(site.duty())
+
+    async def look(held: int) -> None:
+        for _ in range(3):
+            await holds.tick()
+            assert len(await site.active()) == held
+            assert await find_work(site) == ([] if held else ["n0"])
+
+    asyncio.run(look(1))
+    site.rig.pause = Rig.pause.__get__(site.rig)  # type: ignore[method-assign]
+    update_by_hand(site, monkeypatch, journal, dies=False)
+    asyncio.run(look(0))
+
+
+def test_a_word_frees_what_a_command_left_and_a_lost_journal_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    journal = tmp_path / HANDS / "amy.journal"
+    asyncio.run(site.add(state=State.CONVERGING))
+    update_by_hand(site, monkeypatch, journal, dies=True)
+    holds = RackHolds(site.duty())
+
+    async def scenario() -> None:
+        await holds.tick()
+        (own,) = await site.active()
+        (mark,) = read_marks(own)
+        told = read_hand_journal(journal, read_plan(tmp_path / "racks.yaml"))
+        assert told is not None
+        assert (told.mark, told.runs) == (mark, False)
+        content = journal.read_bytes()
+        journal.unlink()
+        await holds.tick()
+        assert len(await site.active()) == 1
+        journal.write_bytes(content)
+        assert vouch(site, mark) == ""
+        with open_log(journal):  # the command is at work again: the word is not about that
+            await holds.tick()
+            assert len(await site.active()) == 1
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_an_unreadable_journal_of_a_command_frees_nobody(tmp_path: Path) -> None:
+    site = leave_half_done(tmp_path)
+    (tmp_path / HANDS).mkdir()
+    (tmp_path / HANDS / "amy.journal").write_text("no line\n")
+
+    async def scenario() -> None:
+        assert vouch(site, "winter") == ""
+        holds = RackHolds(site.duty())
+        await holds.tick()
+        assert len(await site.active()) == 1
+        (tmp_path / HANDS / "amy.journal").unlink()
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_cold_reboot_holds_the_domain_of_its_rack_until_it_is_over(tmp_path: Path) -> None:
+    site = Daemon(tmp_path, FLASH)
+    journal = tmp_path / HANDS / "cold.journal"
+    journal.parent.mkdir()
+    plan = read_plan(tmp_path / "racks.yaml")
+    key = f"r01/{COLD_REBOOT}"
+
+    async def scenario() -> None:
+        with open_log(journal) as log:
+            log.write(Line(key, NOTED, "dark", 1.0))
+            await log.sync()
+            told = read_hand_journal(journal, plan)
+            assert told is not None
+            assert (told.runs, told.unproved) == (True, {})  # nothing was cut
+            log.write(Line(key, BEGAN, "host-off:t0", 2.0))
+            await log.sync()
+        told = read_hand_journal(journal, plan)
+        assert told is not None
+        assert not told.runs
+        assert [list(trays) for trays in told.unproved.values()] == [["t0", "t1"]]
+        with open_log(journal) as log:
+            log.write(Line(key, NOTED, OVER, 3.0))
+            await log.sync()
+        told = read_hand_journal(journal, plan)
+        assert told is not None
+        assert told.unproved == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_renamed_rack_is_no_rack_that_has_nothing_to_do(tmp_path: Path) -> None:
+    site = leave_half_done(tmp_path, word="halt")
+    plan = json.loads((tmp_path / "racks.yaml").read_text())
+    plan["racks"][0]["name"] = "r01-new"
+    (tmp_path / "racks.yaml").write_text(json.dumps(plan))
+    site.say("halt", "--go-on")
+
+    async def scenario() -> None:
+        for _ in range(3):
+            state = await site.turn()
+            assert state.state is RackCampaignState.WAITS
+            assert "r01" in state.says[0]
+            assert await find_work(site) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_journal_that_lost_its_end_frees_nobody(tmp_path: Path) -> None:
+    """As an older copy of it is: it knows of less than the campaign's state."""
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+    asyncio.run(site.add(state=State.CONVERGING))
+    stop_at_write(site, "halt")
+    asyncio.run(site.turn())
+    state = read_state(site.campaign)
+    assert state is not None
+    assert state.done
+    file = site.campaign / "journal"
+    file.write_bytes(file.read_bytes().split(b"\n")[0] + b"\n")
+    site.say("withdraw")
+
+    async def scenario() -> None:
+        assert (await site.turn()).state is RackCampaignState.WITHDRAWN
+        for _ in range(3):
+            await site.turn()
+            assert len(await site.active()) == 1
+            assert await find_work(site) == []
+        assert vouch(site, "winter") == ""
+        await site.turn()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_held_certified_node_is_given_to_no_tenant(tmp_path: Path) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+    asyncio.run(site.add(state=State.CERTIFIED))
+    stop_at_write(site, "withdraw")
+    asyncio.run(site.turn())
+
+    async def scenario() -> None:
+        free = Node(
+            id="n9", kind=NodeKind.HOST, state=State.CERTIFIED, placement=Placement.MAINTENANCE
+        )
+        await site.store.nodes.add(free)
+        wants = Tenant(name="red", vrf="RED", nodes_wanted=2, phase=Phase.READY)
+        await site.store.tenants.put(wants)
+        await find_work(site)
+        tenants = {node.id: node.tenant for node in await site.store.nodes.list()}
+        assert tenants == {"n0": "", "n9": "red"}
+        held = await site.store.nodes.get("n0")
+        assert held is not None
+        assert f"rack campaign {site.mark}" in held.note
+        assert vouch(site, "winter") == ""
+        await RackHolds(site.duty()).tick()
+        await find_work(site)
+        given = await site.store.nodes.get("n0")
+        assert given is not None
+        assert given.tenant == "red"
+
+    asyncio.run(scenario())

@@ -135,7 +135,7 @@ def test_an_unreadable_journal_of_a_command_frees_nobody(tmp_path: Path) -> None
 
 
 def test_a_cold_reboot_holds_the_domain_of_its_rack_until_it_is_over(tmp_path: Path) -> None:
-    site = Daemon(tmp_path, FLASH)
+    Daemon(tmp_path, FLASH)  # its plan
     journal = tmp_path / HANDS / "cold.journal"
     journal.parent.mkdir()
     plan = read_plan(tmp_path / "racks.yaml")

@@ -17,7 +17,7 @@ from provisioner.integrations.racks.campaign import ActKind, group_units
 from provisioner.integrations.racks.campaign_run import Step
 from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
 from provisioner.integrations.racks.identity import Kind
-from provisioner.integrations.racks.plan import NAME, RackPlan
+from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.update_log import UpdateLog, read_log
 from provisioner.integrations.racks.update_start import find_unproved
 from provisioner.model.input_error import InputError

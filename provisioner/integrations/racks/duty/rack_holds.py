@@ -1,11 +1,11 @@
 """The daemon's loop that keeps nodes held while their rack's update is not proved, and frees them.
 
 What was begun and not proved is told by the campaigns' journals, those of people's commands, and
-the holds that the store keeps: whichever of them is lost, the other one keeps the node. Of an approval that is over, a node
-is freed where its domain was never written to, where two whole looks at all of its racks in a row
-proved each version (which is then in the journal), or where a person vouches for it; where its
-files are lost, or its folder is another approval's by now, by a word alone. It sends nothing, and
-runs also where `racks_update` is off.
+the holds that the store keeps: whichever of them is lost, the other one keeps the node. Of an
+approval that is over, a node is freed where its domain was never written to, where two whole looks
+at all of its racks in a row proved each version (which is then in the journal), or where a person
+vouches for it; where its files are lost, or its folder is another approval's by now, by a word
+alone. It sends nothing, and runs also where `racks_update` is off.
 """
 
 from __future__ import annotations
@@ -162,9 +162,7 @@ class RackHolds:
         one = _Judged(mark, vouched, campaign, state, over, unproved or {})
         return await self._weigh(one, plan, held)
 
-    async def _judge_hands(
-        self, folder: Path, held: Collection[str]
-    ) -> tuple[list[_Judged], bool]:
+    async def _judge_hands(self, folder: Path, held: Collection[str]) -> tuple[list[_Judged], bool]:
         """Return what people's commands left, and whether each of their journals was read."""
         files = await asyncio.to_thread(list_hand_journals, folder)
         judged: list[_Judged] = []

@@ -389,6 +389,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "integrations.cumulus.link_reading:signal_path": _OURS,
     "integrations.cumulus.tenant_networks:merge_tree": _OURS,
     "planning.erasure.deployment:plan_network": _OURS,
+    "planning.erasure.deployment:build_metadata": _OURS,
     "integrations.evidence_files.reading:detect_model": _JUDGES,
     "integrations.racks.identity:find_shelves": _READ,
     "adapters.agent.service:digest_of": _OURS,

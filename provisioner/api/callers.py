@@ -28,6 +28,7 @@ from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
 from provisioner.runtime.admission import name_peer
 from provisioner.runtime.bounded_listener import LOCAL
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -104,9 +105,7 @@ class GatheredRows:
             )
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         with contextlib.suppress(StoreFailed):
             await self.write_rows()
 

@@ -46,6 +46,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.intake import expected_text
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
+from provisioner.runtime.event_loop import end_tasks
 
 # ------------------------------------------------------------------------------
 # Idempotency-Key: a change that is sent twice with one key is made once.
@@ -505,9 +506,7 @@ class ChangeController:
 
     async def close(self) -> None:
         """Cancel the changes under way; their rows are recognised as lost at the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
 
 async def _check_waiting(ask: Ask) -> None:

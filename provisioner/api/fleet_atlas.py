@@ -25,6 +25,7 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.campaigns.fleet_fields import ABOUT_FIELDS, TENANT_FIELDS
 from provisioner.planning.campaigns.select_expression import Expression, Facts, parse, read_fields
 from provisioner.ports import StoreFailed
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.store.repositories.atlas import (
     FIELDS,
     BlockedGroup,
@@ -151,9 +152,7 @@ class Feed:
             await asyncio.sleep(LOOK_S)
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await end_tasks(self._looking)
 
 
 PLACES_AT_ONCE = 8192  # rows of one turn of the readers

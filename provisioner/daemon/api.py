@@ -60,6 +60,7 @@ from provisioner.ports.store import Rehearsals
 from provisioner.ports.switch import SwitchRefused
 from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.runtime.integrations import open_doors
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.switch_systems import make_switches
@@ -158,7 +159,7 @@ async def served_tls(
     try:
         yield served.context
     finally:
-        await _drop(looking)
+        await end_tasks(looking)
 
 
 async def _look_again(served: ServedCertificate, look_s: float) -> None:
@@ -433,16 +434,11 @@ async def serve_api(parts: ApiParts, data: Path, keys: Sealing) -> AsyncIterator
             await _listen_here(held, runner, data / SOCKET, settings)
             # the places of 65,536 nodes take 2 s of CPU: no page of a person is the first to pay
             places = asyncio.create_task(parts.atlas.count_capacity(parts.store), name="places")
-            held.push_async_callback(_drop, places)
+            held.push_async_callback(end_tasks, places)
             outside = settings.api_serve
             yield await _listen_outside(held, runner, data, settings, keys) if outside else ""
     finally:
         await runner.cleanup()
-
-
-async def _drop(task: asyncio.Task[object]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _listen_here(

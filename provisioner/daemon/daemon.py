@@ -86,6 +86,7 @@ from provisioner.ports.isolation import Pdu
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.runtime.integrations import list_loops
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
@@ -349,10 +350,7 @@ class Daemon:
 
         The parts that were handed in are closed by their owner.
         """
-        ending = [*self._ticking, *self._measuring]
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        await end_tasks(*self._ticking, *self._measuring)
         await self.looks.close()
         await self.engine.stop()
         await self.fabric.stop()

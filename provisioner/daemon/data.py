@@ -25,6 +25,7 @@ from provisioner.planning.intake import expected_text
 from provisioner.planning.matrix import matrix_text, thresholds_text
 from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX, Located, load
 from provisioner.ports import Clock, Secret
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.runtime.integrations import open_key_service
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock, read_clock
@@ -72,9 +73,7 @@ async def kept_status(
     try:
         yield begin
     finally:
-        for task in writing:
-            task.cancel()
-        await asyncio.gather(*writing, return_exceptions=True)
+        await end_tasks(*writing)
         for file_left in (file, _new(file)):
             file_left.unlink(missing_ok=True)
 

@@ -24,6 +24,7 @@ from typing import Any
 from provisioner.daemon.event_connections import OUTSTANDING_MAX, Frame, FrameKind, FrameReader
 from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import Limits
+from provisioner.runtime.event_loop import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -119,9 +120,7 @@ class ProcessSupervisor:
 
     async def stop(self) -> None:
         """Have it end what is under way, and end."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        await end_tasks(self._running)
         await self._end()
 
     async def _begin(self) -> None:

@@ -34,6 +34,7 @@ from provisioner.execution.observe.collector import build_collector
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.ports import BmcTransport, HostShell, SwitchTransport
+from provisioner.runtime.event_loop import end_tasks
 
 SILENT = ServedAgents(NoAgents())
 
@@ -132,7 +133,5 @@ class ObservingDaemon:
 
     async def stop(self) -> None:
         """Stop reading. The parts that were handed in are closed by their owner."""
-        for task in self._loops:
-            task.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await end_tasks(*self._loops)
         await self.composed.stop()

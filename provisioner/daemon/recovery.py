@@ -25,6 +25,7 @@ from provisioner.planning.watch.high_water import judge, waits_for_others
 from provisioner.planning.watch.membership import RETRY_S, choose_removals, find_newest, name_backup
 from provisioner.ports import Clock, StoreFailed
 from provisioner.runtime import permit
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 from provisioner.store.database.backup import make_backup
 from provisioner.store.database.data_directory import place_of
@@ -136,8 +137,7 @@ async def scheduled_backups(
     try:
         yield
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await end_tasks(running)
 
 
 REASON_SIZE_MAX = 2000
@@ -331,8 +331,7 @@ async def counted_writes(
     try:
         yield counted
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        await end_tasks(keeping)
         await keeper.look()
         store.writer.count_by(None)
         marking.close()

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 from provisioner.planning.watch.journal_lines import LogLine, describe_row, format_fields
 from provisioner.ports import Clock, StoreFailed
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.store.repositories.journal_archives import SqlJournalRepository
 
 log = logging.getLogger("provisioner.site")
@@ -34,8 +35,7 @@ async def tell_events(
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
 
 
 class Teller:

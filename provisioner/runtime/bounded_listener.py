@@ -37,6 +37,7 @@ from provisioner.runtime.admission import (
     name_address,
     name_peer,
 )
+from provisioner.runtime.event_loop import end_tasks
 
 if TYPE_CHECKING:
     from aiohttp import web  # a process that takes events alone does without
@@ -294,10 +295,7 @@ class BoundedListener:
 
     async def stop(self) -> None:
         """Stop accepting; the HTTP server ends the open connections."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         for stranger in list(self._strangers):
             _OPEN[stranger][1].end()
         self._close_sockets()

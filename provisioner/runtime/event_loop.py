@@ -1,4 +1,4 @@
-"""Creates a daemon's event loop: small TLS connections, many files, short waits of threads.
+"""A daemon's event loop: small TLS connections, many files, short waits of threads, ended tasks.
 
 The daemon keeps tens of thousands of connections. asyncio keeps a 256 KiB buffer for each TLS
 connection (308 KB measured); uvloop needs 57 KB, and asyncio with a smaller buffer 67 KB
@@ -13,6 +13,7 @@ import ctypes
 import gc
 import resource
 import sys
+from typing import Any
 
 # A thread that waits for the interpreter gets it after this time. A store's thread waits once for
 # each statement: with CPython's 5 ms a transaction of 100 statements takes half a second beside a
@@ -45,6 +46,14 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
         shrink_tls_buffers()
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
+    """Cancel what still runs, and return once each has ended; how it ended is nobody's business."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 def find_open_files_limit() -> int:

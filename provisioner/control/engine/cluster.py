@@ -25,6 +25,7 @@ from provisioner.planning.watch import membership
 from provisioner.planning.watch.membership import Fitness, Standing
 from provisioner.runtime import permit
 from provisioner.runtime.database_clock import DatabaseClock, Reading
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.runtime.wall_clock import read_boot_clock
 from provisioner.store.database.seat import Peer, Seat
 
@@ -204,10 +205,7 @@ class Cluster:
     async def stop(self) -> None:
         """Leave: peers take over at once."""
         self._over = True
-        for task in (self._pulsing, self._looking):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(self._pulsing, self._looking)
         await self._threads.at_seat(self._seat.leave)
         self._threads.close()
 

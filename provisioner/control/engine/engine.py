@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from provisioner.ports import StoreFailed
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
@@ -162,7 +163,4 @@ class EmbeddedEngine:
 
     async def stop(self) -> None:
         """Stop driving; actions on devices continue and are found again at the start."""
-        tasks = [*([self._taking_up] if self._taking_up else []), *self._tasks.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._taking_up, *self._tasks.values())

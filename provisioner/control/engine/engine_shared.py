@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from provisioner.control.engine.engine import FirstFailure
 from provisioner.planning.lifecycle.admission import compute_share, has_too_many
 from provisioner.ports import StoreFailed
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.store.sql_store import SqlStore
 
 if TYPE_CHECKING:  # it needs the extra "postgresql"
@@ -115,10 +116,7 @@ class SharedEngine:
     async def stop(self) -> None:
         """Stop driving. Operations taken so far stay as they are: a peer takes them over."""
         self._stopping = True
-        tasks = [*self._ticking, *self._driven.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._ticking, *self._driven.values())
         self._queue.close()
 
     async def _here(self, operation_id: str) -> None:

@@ -29,6 +29,7 @@ from provisioner.planning.fault_location.isolation_words import (
     Verdicts,
 )
 from provisioner.ports import DamagedRow, Fenced, PortError, StoreFailed
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -92,10 +93,7 @@ class FabricSessions:
 
     async def stop(self) -> None:
         """Stop driving; the next daemon takes up the stored state."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks.values())
 
     async def _seekers(self, nodes: Sequence[Node], taken: set[str]) -> list[fabric_session.Seeker]:
         seekers = []

@@ -42,6 +42,7 @@ from provisioner.planning.path.profiles import choose_profile
 from provisioner.planning.release import entitlement
 from provisioner.ports import DamagedRow, PortError, StoreFailed
 from provisioner.runtime import permit
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.runtime.log_context import set_log_context
 
 # ------------------------------------------------------------------------------
@@ -101,9 +102,7 @@ class RestingLooks:
     async def end(self, name: str) -> None:
         """End a look: the node's driver reads it from now on, and changes what would be seen."""
         task = self._tasks.pop(name, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
 
     async def close(self) -> None:
         for name in list(self._tasks):

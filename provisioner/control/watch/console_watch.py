@@ -19,6 +19,7 @@ from provisioner.planning.machine_settings.pinned_sets import find_pinned_settin
 from provisioner.planning.watch.log_text import LineMeter, LineReader, scrub_text
 from provisioner.ports import PortError
 from provisioner.ports.agents import ConsoleBook, Consoles
+from provisioner.runtime.event_loop import end_tasks
 
 _LOG = logging.getLogger(__name__)
 ROUND_S = 30.0  # a new host's console is opened within this
@@ -76,9 +77,7 @@ class ConsoleWatch:
     async def close(self) -> None:
         tasks = list(self._streams.values())
         self._streams.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
 
     async def _follow(self, node: Node) -> None:
         wait_s = AGAIN_S

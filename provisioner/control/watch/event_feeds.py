@@ -30,6 +30,7 @@ from provisioner.model.alert import Subscription, Way
 from provisioner.model.node import BmcRef, Node, Origin
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Clock, EventStreams, PortError
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.store.repositories.alerts import SqlAlertRepository
 
 # ------------------------------------------------------------------------------
@@ -299,10 +300,7 @@ class EventFeeds:
 
     async def close(self) -> None:
         """Stop following; subscriptions stay, and count again at the next start."""
-        tasks = list(self._following.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._following.values())
 
     async def _follow(self, node: Node, bmc: BmcRef, path: str) -> None:
         """Follow one BMC's stream for ever: reopened at once after one that lived, else less often.

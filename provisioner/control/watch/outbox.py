@@ -30,6 +30,7 @@ from provisioner.planning.watch.webhooks import ALERT_ID, event_id, wait_s
 from provisioner.ports import Clock, Credentials, Secret
 from provisioner.ports.alerts import AuditSink
 from provisioner.ports.webhooks import WebhookPosts
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 from provisioner.store.repositories.journal_archives import SqlAuditExportRepository
 from provisioner.store.repositories.webhooks import SqlWebhookRepository
@@ -161,9 +162,7 @@ class Outbox:
                         sending[name] = asyncio.create_task(self.serve(standing), name=name)
                 await self._clock.sleep(LOOK_S)
         finally:
-            for task in sending.values():
-                task.cancel()
-            await asyncio.gather(*sending.values(), return_exceptions=True)
+            await end_tasks(*sending.values())
 
     async def serve(self, standing: WebhookStatus) -> int:
         """Send all due events; return the number that arrived.

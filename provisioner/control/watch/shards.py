@@ -18,6 +18,7 @@ from provisioner.model.node import Node
 from provisioner.planning.watch.shards import LANES, assign_shards, find_shard, name_unit
 from provisioner.ports import Clock
 from provisioner.runtime import permit
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
@@ -210,9 +211,7 @@ async def end_work(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Wait for work of shards that are given away; cut off what takes too long."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=LEAVE_S)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await end_tasks(*late)
 
 
 def _mark(shard: int, duty: str) -> str:

@@ -30,6 +30,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.watch.leaks import carry_detectors, drop_accepted, list_signals
 from provisioner.planning.watch.watch_rules import Counters
 from provisioner.ports import Clock, PortError, StoreFailed, SwitchRefused
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -166,10 +167,7 @@ class ReadQueue:
 
     async def close(self) -> None:
         self._waiting.clear()
-        tasks = list(self.running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self.running.values())
 
     def _fill(self) -> None:
         # whenever one ends, not only in each round: else `most` a round is all that can be done

@@ -21,6 +21,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.watch import outside_files
 from provisioner.ports import Clock, PortError
 from provisioner.ports.agents import ArtifactServer
+from provisioner.runtime.event_loop import end_tasks
 
 ASK_MAX_S = 5.0  # for the server's present validators: a healthy server takes milliseconds
 SIZE_MAX_BYTES = 64 * 1024**3  # images of operating systems have some 10 GB
@@ -118,10 +119,7 @@ class OutsideArtifacts(Artifacts):
 
     async def close(self) -> None:
         """Cancel the fetches that are under way and discard their partial files."""
-        flights = list(self._flights.values())
-        for flight in flights:
-            flight.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        await end_tasks(*self._flights.values())
 
     async def _changed(self, name: str, seen: FileReading, *, doubled: bool) -> Blocker | None:
         """Return why a file at one of its addresses may differ from the one that was read."""

@@ -30,6 +30,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import ABSENT, BondsRead, Move, Place, PortChange, TenantPort
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.ports import Clock, PortError, Switch, SwitchRefused
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -58,10 +59,7 @@ class SharedReading(Generic[Answer]):
         return await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        tasks = [task for task in (self._next, self._last) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._next, self._last)
 
     async def _read_after(self, before: asyncio.Task[Answer] | None) -> Answer:
         try:
@@ -184,9 +182,7 @@ class Leaf:
 
     async def close(self) -> None:
         """Stop. A revision that was sent takes its course, and is looked at after the start."""
-        if self._writer is not None:
-            self._writer.cancel()
-            await asyncio.gather(self._writer, return_exceptions=True)
+        await end_tasks(self._writer)
         await self._routes.close()
         await self._places.close()
 

@@ -44,6 +44,7 @@ from provisioner.planning.tenancy.storage import (
 )
 from provisioner.ports import Clock, FabricDelta, FabricStep, HostShell, Member, PortError
 from provisioner.ports.storage import Spaces, get_trials
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -343,9 +344,7 @@ class TenantSpaces:
 
     async def close(self) -> None:
         """Stop what waits. The caller that opened the storage closes it."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def stand(self, name: str = "") -> tuple[StandingSpace, ...] | Blocker:
         """Return the spaces of one tenant, or of all, against their records; change nothing."""

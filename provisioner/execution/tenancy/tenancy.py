@@ -38,6 +38,7 @@ from provisioner.planning.release.port_isolation import (
     prefixes_of,
 )
 from provisioner.ports import Clock, HostShell, PortError, SwitchAddress
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -88,10 +89,7 @@ class LeafLook:
             return {}
 
     async def close(self) -> None:
-        tasks = tuple(self._reading)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._reading)
 
     async def _look(self) -> LeafState | Blocker:
         try:

@@ -30,6 +30,7 @@ from provisioner.integrations.playbooks.folder import (
 )
 from provisioner.ports import Clock, PlaybookCall, PlaybookResult, Remote, Run, RunRepository
 from provisioner.runtime import permit
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -271,10 +272,7 @@ class AnsibleRunner:
 
     async def close(self) -> None:
         """Stop following. Runs continue; callers that still wait are cancelled."""
-        tasks = list(self._batches)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._batches)
 
     async def _elsewhere(self, host: str) -> None:
         """Wait until no run of another machine can be working on a host any more."""

@@ -30,6 +30,7 @@ from provisioner.ports import Clock, DamagedRow, StoreFailed
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.admission import name_address
 from provisioner.runtime.bounded_listener import HANDSHAKE_S, Limits
+from provisioner.runtime.event_loop import end_tasks
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile, Sealing
@@ -203,9 +204,7 @@ async def open_log_intake(
         log.info("logs are received at %s: %s", settings.log_intake_host, supervisor.ports)
         yield supervisor.ports
     finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+        await end_tasks(following)
         await supervisor.stop()
 
 

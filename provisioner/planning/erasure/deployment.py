@@ -199,9 +199,9 @@ WantedBy=multi-user.target
 """
 
 
-def build_metadata(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parts of a cloud-config that serve `texts`: content by path below meta-data."""
-    files = {f"{ROOT}/latest/meta-data/{path}": text for path, text in sorted(texts.items())}
+def build_metadata(served: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parts of a cloud-config that serve content by path below meta-data."""
+    files = {f"{ROOT}/latest/meta-data/{path}": text for path, text in sorted(served.items())}
     files |= {_PROGRAM: _CODE, f"/etc/systemd/system/{UNIT}": _UNIT_TEXT}
     return {
         "write_files": [

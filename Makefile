@@ -105,9 +105,10 @@ SOAK_journals := PYTHONHASHSEED=0 PYTHONPATH=.:tests/simulation:tests/bench $(VE
 SOAK_upgrades := $(VENV)/bin/pytest -q -m "" --json-line $(UPGRADES)
 SOAK_mutants := $(VENV)/bin/python tests/mutants/run_mutants.py
 SOAK_corpus := $(VENV)/bin/python tests/corpus/run_corpus.py
+SOAK_racks := PYTHONPATH=tests/racks $(VENV)/bin/python tests/racks/soak_racks.py
 SOAK_fault-coverage := $(VENV)/bin/python tests/faults/fault_coverage.py
 SOAK_fuzz := .ci/fuzz $(VENV) $(or $(SECONDS),600)
-SOAKS := simulation campaigns ports crash-points history capabilities attest model journals upgrades mutants corpus fault-coverage fuzz
+SOAKS := simulation campaigns ports crash-points history capabilities attest model journals upgrades mutants corpus racks fault-coverage fuzz
 soak: setup ## one search for faults: NAME=history, ARGS for it; without NAME the list with what each does
 	@$(if $(NAME),$(or $(SOAK_$(NAME)),$(error no soak is called $(NAME): $(SOAKS))) $(ARGS),sed -n 's/^# soak //p' Makefile)
 # soak simulation: whole journeys over many seeds, and the planner on new examples (SEEDS=1000)
@@ -122,6 +123,7 @@ soak: setup ## one search for faults: NAME=history, ARGS for it; without NAME th
 # soak upgrades: live operations from each schema to the newest and one back, SQLite and PostgreSQL
 # soak mutants: critical code changed in small ways, a test must fail each time; ARGS="--row once"
 # soak corpus: labelled outputs of public fixtures judged and diagnosed: precision, recall, culprits
+# soak racks: power, water and firmware of racks at random, under checkers; ARGS="water 10000000", "healthy 20", "mixed 6"
 # soak fault-coverage: every Redfish fault in every act; writes docs/fault-coverage.md; ARGS=--check
 # soak fuzz: every judge and parser under atheris for ten minutes (SECONDS=60)
 

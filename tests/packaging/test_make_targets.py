@@ -57,7 +57,7 @@ CASES = {
     "audit": Case(refuses=NETWORK),
     "bench fleet-up": Case(("ARGS=--hosts 4",)),
     "bench console": Case(("ARGS=64",)),
-    "bench rack-looks": Case(("ARGS=--racks 1",)),
+    "bench rack-up": Case(("ARGS=--racks 1",)),
     "screenshots": Case(),
     "soak fuzz": Case(("SECONDS=5",), refuses=NETWORK),
     **dict.fromkeys(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import json
 import os
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +32,7 @@ from provisioner.integrations.sim.hardware.clock import (
     load_certificate,
     make_certificate,
 )
+from provisioner.integrations.sim.racks.logins import Account, ask, read_login
 from provisioner.integrations.sim.racks.rack import Push, Silence
 from provisioner.integrations.sim.racks.switch import DEFAULT
 from provisioner.integrations.sim.site.control import Control
@@ -56,6 +57,9 @@ class ServedRack:
         self.watch: Callable[[str, str], None] = lambda _url, _path: None
         self.urls: dict[str, str] = {}  # as the plan has them now, by the simulator's address
         self.most: dict[str, int] = {}  # connections that an address had at one time
+        self.asked: Counter[str] = Counter()  # requests that it has now
+        self.asked_most: Counter[str] = Counter()
+        self.accounts: dict[str, Account] = {}  # of BMCs that ask for a login
         certificate, key = make_certificate("rack", "127.0.0.1")
         self.authority = folder / "rack.pem"
         self.authority.write_bytes(certificate)
@@ -108,10 +112,20 @@ class ServedRack:
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             self.most[url] = max(self.most.get(url, 0), len(server.connections))
-            body = await _read_body(request)
-            login = _read_password(request)
+            self.asked[url] += 1
+            self.asked_most[url] = max(self.asked_most[url], self.asked[url])
             try:
-                told = self.site.rack.request(url, request.method, request.path_qs, body, login)
+                return await serve(request)
+            finally:
+                self.asked[url] -= 1
+
+        async def serve(request: web.BaseRequest) -> web.StreamResponse:
+            body = await _read_body(request)
+            login = read_login(request.headers)
+            account = self.accounts.get(url)
+            path = request.path_qs
+            try:
+                told = ask(self.site.rack, account, url, request.method, path, body, login)
             except Silence:
                 assert request.transport is not None
                 request.transport.abort()
@@ -155,11 +169,6 @@ async def _read_push(request: web.BaseRequest) -> Push:
         else:
             parameters = content
     return Push(tuple(parameters.get("Targets", ())), name, inside)
-
-
-def _read_password(request: web.BaseRequest) -> str:
-    kind, _, value = request.headers.get("Authorization", "").partition(" ")
-    return base64.b64decode(value).decode().partition(":")[2] if kind == "Basic" else ""
 
 
 class Served:

@@ -495,6 +495,21 @@ def test_deaths_at_the_writes_of_a_rack_change_neither_its_end_nor_what_is_writt
     assert len(rig.rack.find("aux")) == 1
 
 
+def test_a_push_whose_answer_was_lost_is_not_sent_again_after_its_bmc_restarted(
+    tmp_path: Path,
+) -> None:
+    """The restart that follows the push empties the list of tasks by which it was known."""
+    asked: list[str] = []
+
+    def answered(what: str) -> bool:
+        asked.extend([what] if what.endswith("update-multipart") else [])
+        return len(asked) == 2
+
+    rig = make(tmp_path, {"compute-tray": {"host-bundle": TARGETS["compute-tray"]["host-bundle"]}})
+    assert kill(rig, answered) == 1
+    assert [name for _, name in rig.tray("t0").flashed] == ["host.fwpkg"]
+
+
 def test_a_torn_last_line_of_the_journal_is_dropped_and_another_damaged_one_refused(
     tmp_path: Path,
 ) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from rack_trees import ROOT, Tree, tray
 from typer.testing import CliRunner, Result
+from water_walk import TRAYS, Walk
 
 from provisioner.integrations.racks import rack_commands, water_commands
 from provisioner.integrations.racks.plan import RackPlan
@@ -134,46 +134,12 @@ def test_what_is_below_a_wet_unit_and_the_shelf_that_feeds_it_get_no_power() -> 
     assert judge_water_in(RACK, {"t2": wet})["t1"][0] is WaterState.UNKNOWN
 
 
-def test_no_power_reaches_what_was_wet_in_eight_thousand_random_steps() -> None:
-    """The oracle keeps its own books: what was wet since a person last cleared it."""
-    rng = random.Random(44)
-    known = {"t1": UnitWater(), "t2": UnitWater()}
-    wet_since: dict[str, int] = {}  # unit: whole dry looks since
-    shown: dict[str, set[str]] = {"t1": set(), "t2": set()}
-    dry_now: dict[str, bool] = {"t1": False, "t2": False}
-    given = 0
-    for _ in range(8_000):
-        name = rng.choice(["t1", "t2"])
-        act = rng.random()
-        if act < 0.5:
-            states = rng.choices([DRY, WET, LOST], [30, 1, 1], k=rng.choice([0, 2, 2, 2, 2, 2]))
-            look = None if rng.random() < 0.05 else seen(*states)
-            known[name] = fold_look(known[name], look, 0.0)
-            slots = {one.slot for one in look or ()}
-            shown[name] |= slots
-            whole = bool(slots) and slots == shown[name] and set(states) == {DRY}
-            dry_now[name] = whole and look is not None
-            if look is not None and WET in states:
-                wet_since[name] = 0
-            elif name in wet_since:
-                wet_since[name] = wet_since[name] + 1 if dry_now[name] else 0
-        elif act < 0.6:
-            told = clear_latch(name, known[name], "amy", "dry")
-            assert isinstance(told, UnitWater) == (wet_since.get(name, 0) >= 2)
-            if isinstance(told, UnitWater):
-                known[name] = told
-                del wet_since[name]
-        else:
-            unit = T1 if name == "t1" else T2
-            reset = rng.choice(
-                ("On", "ForceOn", "PowerCycle", "AuxCycle", "PushPowerButton", "Nmi")
-            )
-            if not find_power_refusals(RACK, unit, reset, known):
-                given += 1
-                assert dry_now[name]
-                assert name not in wet_since
-                assert unit is T2 or "t2" not in wet_since
-    assert given > 200
+def test_power_is_given_exactly_where_nothing_is_wet_or_unknown_in_random_steps() -> None:
+    """`make soak NAME=racks` walks for as long as one likes."""
+    walk = Walk(44)
+    walk.run(20_000)
+    assert all(walk.counts[f"given to {name}"] > 100 for name in (*TRAYS, "p0"))
+    assert walk.counts["leaks"] > 50
 
 
 class Trays:

@@ -123,11 +123,13 @@ def decide_bundle(
         if baseboard and not view.hmc:
             return fail(Reason.UNREACHABLE, "its HMC does not answer, so nothing is pushed to it")
         return find_busy(view, log, now) or send("push")
-    if (going := judge_push(view.task, view.tasks, view.running, log, now)) is not None:
+    reset = log.count("bmc-reset")  # it ended before: a BMC that restarts forgets its tasks
+    going = None if reset else judge_push(view.task, view.tasks, view.running, log, now)
+    if going is not None:
         return going
     if baseboard:
         return done("staged")
-    if not log.count("bmc-reset"):
+    if not reset:
         return find_busy(view, log, now) or send("bmc-reset")
     if view.hmc:
         return done("staged")

@@ -1,0 +1,173 @@
+"""Searches for faults of racks that take longer than a suite.
+
+    make soak NAME=racks ARGS="water 10000000"      steps over the gate and the latch, no breach
+    make soak NAME=racks ARGS="healthy 100"         whole racks, each with timings of its own
+    make soak NAME=racks ARGS="mixed 50"            whole racks of mixed versions, with 200 deaths
+
+`water`: 7.4's A1 without the wires; `healthy`: A8, a rack of 18 trays, 9 switches and 8 shelves;
+`mixed`: A3, such racks whose units begin with other versions, and processes that die at random
+writes. The last line is JSON; the exit code is 1 if anything was found.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rack_rig import Rig
+from water_walk import TRAYS, Walk
+
+from provisioner.integrations.demo.rack_site import AFTER_NVOS, NEW, OLD, TARGETS
+from provisioner.integrations.sim.racks.rack import Times
+from provisioner.ports import Call
+
+FULL = {"trays": 18, "switches": 9, "shelves": 8}
+DEATHS = 200
+PART = 100_000
+
+
+class Died(Exception):
+    """The process is gone."""
+
+
+def walk_water(steps: int) -> dict[str, Any]:
+    """Walk; a breach raises."""
+    counts: Counter[str] = Counter()
+    for seed in range(-(-steps // PART)):
+        walk = Walk(seed)
+        walk.run(min(PART, steps - seed * PART))
+        counts += walk.counts
+    wanted = [f"given to {name}" for name in (*TRAYS, "p0")]
+    return {"steps": steps, **counts, "found": [n for n in wanted if not counts[n]]}
+
+
+def jitter(rig: Rig, rng: random.Random) -> None:
+    rig.rack.times = Times(**{k: v * rng.uniform(0.6, 1.4) for k, v in vars(Times()).items()})
+
+
+def live_to_the_end(rig: Rig) -> list[str]:
+    ended = rig.run()
+    if isinstance(ended, list):
+        return [f"held: {each}" for each in ended]
+    outcome, hands = ended
+    if outcome.finished:
+        return []
+    why = [f"held at {key}: {hands.why.get(key, '')}" for key in outcome.held.values()]
+    return why or ["it did not finish"]
+
+
+def check_end(rig: Rig) -> list[str]:
+    """Return what does not run what was asked for, by the simulator's own books."""
+    found = [f"violation {one}" for one in rig.violations()]
+    for n in range(FULL["trays"]):
+        wanted = {**NEW["host"], **NEW["hgx"]}
+        found += [f"t{n}"] if rig.tray(f"t{n}").active != wanted else []
+    for n in range(FULL["switches"]):
+        switch = rig.switch(f"s{n}")
+        right = switch.active == NEW["switch"] and switch.images[switch.current] == AFTER_NVOS
+        found += [] if right else [f"s{n}"]
+    for n in range(FULL["shelves"]):
+        shelf = rig.shelf(f"p{n}")
+        right = set(shelf.flash.values()) == {"3.2.4"} and set(shelf.supplies.values()) == {"0104"}
+        found += [] if right else [f"p{n}"]
+    return found
+
+
+def run_healthy(count: int) -> dict[str, Any]:
+    found: list[str] = []
+    aux = 0
+    for seed in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            rig = Rig(Path(folder), targets=TARGETS, **FULL)
+            jitter(rig, random.Random(seed))
+            told = live_to_the_end(rig) + check_end(rig)
+            cycles = Counter(event.unit for event in rig.rack.find("aux"))
+            told += [f"{unit} was cycled {n} times" for unit, n in cycles.items() if n > 1]
+            aux += len(cycles)
+            found += [f"rack {seed}: {each}" for each in told]
+        say(f"{seed + 1} racks, {len(found)} found")
+    return {"racks": count, "aux_cycles": aux, "found": found[:20]}
+
+
+def mix(rig: Rig, rng: random.Random) -> Mapping[str, int]:
+    """Give units other versions to begin with; return how many bundles each tray needs."""
+    needs: dict[str, int] = {}
+    for n in range(FULL["trays"]):
+        tray = rig.tray(f"t{n}")
+        needs[tray.name] = 0
+        for bundle in ("host", "hgx"):
+            new = rng.random() < 0.5
+            tray.active.update(NEW[bundle] if new else OLD[bundle])
+            needs[tray.name] += not new
+    for n in range(FULL["switches"]):
+        if rng.random() < 0.5:
+            rig.switch(f"s{n}").active.update(NEW["switch"])
+    for n in range(FULL["shelves"]):
+        if rng.random() < 0.5:
+            rig.shelf(f"p{n}").flash = {"Primary": "3.2.4", "Backup": "3.2.4"}
+    return needs
+
+
+def run_mixed(count: int) -> dict[str, Any]:
+    found: list[str] = []
+    deaths = 0
+    for seed in range(count):
+        rng = random.Random(1_000 + seed)
+        left = -(-DEATHS // count)
+        with tempfile.TemporaryDirectory() as folder:
+            rig = Rig(Path(folder), targets=TARGETS, **FULL)
+            needs = mix(rig, rng)
+
+            def die(_url: str, call: Call, own: random.Random = rng) -> None:
+                nonlocal left
+                if left and call.method != "GET" and own.random() < 0.05:
+                    left -= 1
+                    raise Died
+
+            rig.wires.before = rig.wires.after = die
+            told: list[str] | None = None
+            while told is None:
+                try:
+                    told = live_to_the_end(rig)
+                except Died:
+                    deaths += 1
+            told += check_end(rig)
+            for name, times in needs.items():
+                written = [n for _, n in rig.tray(name).flashed]
+                told += [f"{name} was written {written}"] if len(written) > times else []
+            found += [f"rack {seed}: {each}" for each in told]
+        say(f"{seed + 1} racks, {deaths} deaths, {len(found)} found")
+    return {"racks": count, "deaths": deaths, "found": found[:20]}
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+SEARCHES: Mapping[str, Callable[[int], dict[str, Any]]] = {
+    "water": walk_water,
+    "healthy": run_healthy,
+    "mixed": run_mixed,
+}
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    name = words[0] if words else "water"
+    count = int(words[1]) if len(words) > 1 else 100_000
+    begun = time.process_time()
+    figures = SEARCHES[name](count)
+    say(json.dumps({"search": name, **figures, "cpu_s": round(time.process_time() - begun, 1)}))
+    return 1 if figures["found"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -113,11 +113,16 @@ def build_resting_looks(
 
 
 def build_fabric_sessions(
-    context: Context, tests: FabricTests, engine: Engine, tenancy: Tenancy
+    context: Context,
+    tests: FabricTests,
+    engine: Engine,
+    tenancy: Tenancy,
+    fabrics: Fabrics | None,
 ) -> FabricSessions:
     """Return the keeper of tests among nodes, which sets hosts apart while they are tested."""
     apart = HostsApart(tenancy.site, context.store, tenancy)
-    return FabricSessions(context, tests, engine.submit, apart)
+    plan = None if fabrics is None else fabrics.plan
+    return FabricSessions(context, tests, engine.submit, apart, plan)
 
 
 def build_drivers(context: Context, site: Site, authority: CertificateAuthority | None) -> Drivers:

@@ -1,6 +1,7 @@
 """How well and how cheaply culprits are found: `make bench NAME=isolation`; argument: SCALE (1.0)
-or one case of parts that fail a share of their tests, such as `leaves+card:0.6:0`, or `planted`:
-only the culprits that work shows (`planted_culprits.py`), which every whole run measures too.
+or one case of parts that fail a share of their tests, such as `leaves+card:0.6:0`, or `rates` for
+all of these, `pods` for parts above the leaves, or `planted`: only the culprits that work shows
+(`planted_culprits.py`). Every whole run measures all of them.
 
 Synthetic rail-optimised fabrics (units of 32 nodes, 8 rails) with planted faults and 3 % of wrong
 results, against testing all pairs once, which would find less: it hears every pair a single time.
@@ -8,9 +9,10 @@ The last line is JSON: found_fraction and innocent_condemned over all campaigns,
 cost_over_all_pairs of the worst campaign of all.
 
 Then parts that fail only a share of their tests (1, 0.6, 0.3, 0.2), of every kind and in pairs of
-kinds, on 96 nodes with `rate_min` 0.3: found_at_60 and found_at_30 are the shares that were found
-at these rates, found_at_20 that below the rate that is looked for, innocents_per_10k the innocent
-parts condemned per 10,000 nodes tested at any of these rates.
+kinds, on 96 nodes with `rate_min` 0.3, and of a pod's spines, their uplinks and the superspines,
+alone and beside other parts, on 128 nodes in four pods: found_at_60 and found_at_30 are the shares
+that were found at these rates, found_at_20 that below the rate that is looked for,
+innocents_per_10k the innocent parts condemned per 10,000 nodes tested at any of these rates.
 
 Lower bounds on the node-minutes of anybody who meets the same promise:
 * coverage: 99 % found. One pass lets `noise` of the culprits through, two let noise² through; so
@@ -34,11 +36,11 @@ import this_machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
 
-from isolation_cases import NODES, RATES, Case, Row, find_case, list_cases, run_cases
-from planted import World, fabric_of, isolate, name_of, plant
+from isolation_cases import RATES, Case, Row, find_case, list_cases, run_cases
+from planted import World, fabric_of, isolate, name_of, plant, tier_parts
 from planted_culprits import FOUND_MIN, plant_all, sum_up
 
-from provisioner.planning.fault_location.isolation_words import Fabric, IsolationPolicy
+from provisioner.planning.fault_location.isolation_words import Culprit, Fabric, IsolationPolicy
 
 NOISE = 0.03
 SEEDS = {64: 16, 128: 8, 256: 4, 512: 2, 1024: 1, 2048: 1}
@@ -51,6 +53,12 @@ FAULTS: dict[str, dict[str, int]] = {
     "slow node and link": {"nodes": 1, "links": 1},
 }
 SLOW = 0.85  # of the cohort's bandwidth
+POD = 64  # nodes of a pod, where there are several
+ABOVE = {
+    "bad spines of a pod": Culprit.POD_SPINE,
+    "bad uplinks of a pod": Culprit.POD_UPLINK,
+    "bad superspines": Culprit.SUPERSPINE,
+}
 
 
 @dataclass
@@ -89,8 +97,10 @@ def lower_bound_minutes(fabric: Fabric, faults: dict[str, int], policy: Isolatio
 
 def campaign(fabric: Fabric, name: str, seed: int, policy: IsolationPolicy, into: Sum) -> None:
     """One campaign, added to its row."""
-    faults = FAULTS[name]
+    faults = FAULTS.get(name, {})
     world = plant(World(fabric, random.Random(f"{name} {seed}"), NOISE), **faults)
+    if name in ABOVE:
+        world.shared = {world.rng.choice(tier_parts(fabric, ABOVE[name]))}
     if name.startswith("slow"):
         world.slow = dict.fromkeys([*world.nodes, *world.links], SLOW)
     began = time.process_time()
@@ -126,9 +136,10 @@ def measure_rates(cases: Sequence[Case]) -> dict[str, float]:
         if listed
     }
     innocent = sum(row.innocent for row in every)
+    nodes = sum(case.nodes for case in cases)
     return {
         **found,
-        "innocents_per_10k": round(innocent * 10_000 / (len(every) * NODES), 2),
+        "innocents_per_10k": round(innocent * 10_000 / nodes, 2),
         "rate_campaigns": len(every),
         "rate_cpu_s": round(sum(row.cpu_s for row in every)),
         "rate_cost_over_all_pairs": round(max(row.minutes for row in every), 3),
@@ -139,6 +150,30 @@ def say(line: str) -> None:
     """One line of the table, at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def measure_pods(scale: float) -> dict[str, float]:
+    """Return the figures of parts above the leaves of several pods, under superspines."""
+    total = Sum()
+    for size, seeds in SEEDS.items():
+        for name in ABOVE if size >= 4 * POD else ():
+            row = Sum()
+            for seed in range(max(1, round(seeds * scale))):
+                campaign(fabric_of(size, pod=POD), name, seed, IsolationPolicy(noise=NOISE), row)
+            say(
+                f"{size:5} {'pods':>11} {name:20} {len(row.costs):9} {row.found}/{row.planted} "
+                f"{row.innocent:8} {row.undecided:9} {row.rounds:6} {max(row.costs):10.4f} "
+                f"{max(row.over_bound):6.2f} {row.cpu_s:5.1f}"
+            )
+            for part in ("planted", "found", "innocent", "undecided"):
+                setattr(total, part, getattr(total, part) + getattr(row, part))
+            total.costs += row.costs
+    return {
+        "pods_found_fraction": round(total.found / total.planted, 4),
+        "pods_innocent_condemned": total.innocent,
+        "pods_undecided": total.undecided,
+        "pods_campaigns": len(total.costs),
+    }
 
 
 def measure_planted() -> tuple[dict[str, float], bool]:
@@ -158,6 +193,12 @@ def main() -> None:
         figures, good = measure_planted()
         say(json.dumps({**figures, **this_machine.told(), "ok": good}))
         sys.exit(0 if good else 1)
+    if sys.argv[1:2] == ["rates"]:
+        say(json.dumps({**measure_rates(list_cases([0])), **this_machine.told()}))
+        return
+    if sys.argv[1:2] == ["pods"]:
+        say(json.dumps({**measure_pods(1.0), **this_machine.told()}))
+        return
     if ":" in "".join(sys.argv[1:2]):
         say(json.dumps(measure_rates([find_case(sys.argv[1])])))
         return
@@ -202,6 +243,7 @@ def main() -> None:
                 "groups_found_fraction": round(groups.found / groups.planted, 4),
                 "groups_innocent_condemned": groups.innocent,
                 "groups_cost_over_all_pairs": round(max(groups.costs), 4),
+                **measure_pods(scale),
                 **measure_rates(list_cases(range(max(1, round(scale))))),
                 **measure_planted()[0],
                 **this_machine.told(),

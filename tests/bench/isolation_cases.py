@@ -1,6 +1,7 @@
 """Cases of the fault location's bench: parts that fail only a share of their tests.
 
-Each case plants one part of each of its kinds in a fabric of 96 nodes, and runs a campaign that
+Each case plants one part of each of its kinds in a fabric of 96 nodes (of 128 nodes in four pods
+under superspines, where a part above the leaves of a pod is planted), and runs a campaign that
 looks for rates of 0.3 and above. A case that was recorded by the same code is not run again:
 `build/bench-isolation.jsonl` has one line for each, with a digest of the code that it rests on.
 """
@@ -25,7 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
 
 import planted
-from planted import World, fabric_of, isolate, name_of, plant, shared_parts
+from planted import World, fabric_of, isolate, name_of, plant, shared_parts, tier_parts
 
 from provisioner.planning import fault_location
 from provisioner.planning.fault_location.isolation_words import (
@@ -37,6 +38,8 @@ from provisioner.planning.fault_location.isolation_words import (
 
 NOISES = (0.03, 0.08)
 SHARED = ("card", "rack", "feed", "spine", "rail")
+ABOVE = ("pod_spine", "pod_uplink", "superspine")  # of fabrics with pods
+PODS_NODES = 128  # four pods of two units: of three, the paths of two are all paths
 RATES = (1.0, 0.6, 0.3, 0.2)  # the last is below `rate_min`: for information
 NODES = 96  # three units: with two, the uplinks of both and the spines between are one
 RECORDS = Path(__file__).parents[2] / "build" / "bench-isolation.jsonl"
@@ -52,6 +55,10 @@ class Case:
     rate: float
     seed: int
     noise: float
+
+    @property
+    def nodes(self) -> int:
+        return NODES if set(self.kinds).isdisjoint(ABOVE) else PODS_NODES
 
     def __str__(self) -> str:
         return f"{'+'.join(self.kinds) or 'nothing'}:{self.rate}:{self.seed}"
@@ -73,8 +80,13 @@ class Row:
 
 def list_cases(seeds: Sequence[int], rates: Sequence[float] = RATES) -> list[Case]:
     """Return one case of every kind and pair of kinds for each rate and seed."""
-    singles = [(kind,) for kind in ("nodes", "links", "leaves", "uplinks", *SHARED)]
+    parts = ("nodes", "links", "leaves", "uplinks")
+    singles = [(kind,) for kind in (*parts, *SHARED)]
     cases = [*singles, *(a + b for a, b in combinations(singles, 2))]
+    cases += [(kind,) for kind in ABOVE]
+    cases += [(kind, "links") for kind in ABOVE]
+    # all paths between pods cover those of each pod
+    cases += [("pod_spine", "pod_uplink"), ("pod_spine", "superspine")]
     return [
         Case(kinds, rate, seed, NOISES[(number + seed) % 2])
         for rate in rates
@@ -100,6 +112,8 @@ def plant_distinct(fabric: Fabric, rng: random.Random, kinds: tuple[str, ...]) -
         world = World(fabric, rng)
         counts = {k: kinds.count(k) for k in ("nodes", "links", "leaves", "uplinks")}
         plant(world, **counts)
+        for above in sorted(set(kinds) & set(ABOVE)):
+            world.shared.add(rng.choice(tier_parts(fabric, Culprit(above))))
         for kind in sorted(set(kinds) & set(SHARED)):
             names = [p.name for p in fabric.shared if p.kind == kind]
             world.shared.add((Culprit(kind), rng.choice(names or [f"rail {r}" for r in range(8)])))
@@ -113,9 +127,9 @@ def is_distinct(world: World) -> bool:
     every = [(part.kind, part.name, part.rail) for part in cells]
     bad = [part for part, key in zip(cells, every, strict=True) if key in world.planted()]
     for part in bad:
-        inner = {c[:2] for other in bad if other != part for c in cells[other] if c[2]}
-        covered = {c for other in bad if other != part for c in cells[other]}
-        covered |= {(*c, False) for c in inner}  # a bad cell fails every test to other leaves too
+        others = {c for other in bad if other != part for c in cells[other]}
+        # what fails within a leaf fails to other leaves too, and so on to other pods
+        covered = {(node, rail, far) for node, rail, near in others for far in range(near, 3)}
         alone = cells[part] - covered
         sound = (cells[other] - covered for other in cells if other not in bad)
         if not alone or alone in sound:
@@ -123,20 +137,24 @@ def is_distinct(world: World) -> bool:
     return True
 
 
-def cells_of_parts(fabric: Fabric) -> dict[Part, set[tuple[str, int, bool]]]:
-    """Return part -> its cells; those of a path to other leaves are not those of the leaf."""
-    cells: dict[Part, set[tuple[str, int, bool]]] = {}
+def cells_of_parts(fabric: Fabric) -> dict[Part, set[tuple[str, int, int]]]:
+    """Return part -> its cells, with how far a test goes that it can fail: 0 within the leaf, 1 to
+    other leaves, 2 to other pods.
+    """
+    cells: dict[Part, set[tuple[str, int, int]]] = {}
     for (node, rail), parts in fabric.parts_of.items():
-        for part in parts.inner:
-            cells.setdefault(part, set()).add((node, rail, True))
-        for part in parts.paths:
-            cells.setdefault(part, set()).add((node, rail, False))
+        for far, listed in enumerate(parts):
+            for part in listed:
+                cells.setdefault(part, set()).add((node, rail, far))
     return cells
 
 
 def run_case(case: Case) -> Row:
     """Return the outcome of one campaign."""
-    fabric = fabric_of(NODES, shared=shared_parts(NODES))
+    nodes = case.nodes
+    fabric = fabric_of(nodes, shared=shared_parts(nodes))
+    if nodes == PODS_NODES:
+        fabric = fabric_of(nodes, unit=16, shared=shared_parts(nodes, unit=16), pod=32)
     rng = random.Random(f"{case.kinds} {case.rate} {case.seed} {case.noise}")
     world = plant_distinct(fabric, rng, case.kinds)
     world.noise = case.noise
@@ -151,7 +169,7 @@ def run_case(case: Case) -> Row:
         found=len(blamed & world.planted()),
         innocent=len(blamed - world.planted()),
         rounds=verdicts.rounds,
-        minutes=verdicts.node_minutes / (NODES * (NODES - 1) * POLICY.pair_minutes),
+        minutes=verdicts.node_minutes / (nodes * (nodes - 1) * POLICY.pair_minutes),
         cpu_s=spent,
         missed=tuple(sorted(map(_describe, missed))),
         blamed=tuple(sorted(map(_describe, blamed - world.planted()))),

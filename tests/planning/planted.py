@@ -25,6 +25,7 @@ from provisioner.planning.fault_location.isolation_words import (
 )
 
 UNIT = 32  # nodes of a scalable unit
+SUPERSPINES = "superspines"
 
 
 def shared_parts(nodes: int, rails: int = 8, unit: int = UNIT) -> tuple[SharedPart, ...]:
@@ -46,21 +47,39 @@ def shared_parts(nodes: int, rails: int = 8, unit: int = UNIT) -> tuple[SharedPa
 
 
 def fabric_of(
-    nodes: int, rails: int = 8, unit: int = UNIT, shared: tuple[SharedPart, ...] = ()
+    nodes: int,
+    rails: int = 8,
+    unit: int = UNIT,
+    shared: tuple[SharedPart, ...] = (),
+    pod: int = 0,
 ) -> Fabric:
-    """Rail-optimised: the nodes of a unit share one leaf per rail."""
+    """Rail-optimised: the nodes of a unit share one leaf per rail; those of a pod its spines."""
     return Fabric(
         shared=shared,
         nodes=tuple(
             FabricNode(
                 name=f"n{i:04}",
                 links=tuple(
-                    FabricLink(rail=r, leaf=f"su{i // unit}-rail{r}") for r in range(rails)
+                    FabricLink(
+                        rail=r,
+                        leaf=f"su{i // unit}-rail{r}",
+                        spines=f"spines of pod {i // pod}" if pod else "",
+                        superspines=SUPERSPINES if pod else "",
+                    )
+                    for r in range(rails)
                 ),
             )
             for i in range(nodes)
         ),
     )
+
+
+def tier_parts(fabric: Fabric, kind: Culprit) -> list[tuple[Culprit, str]]:
+    """Every part of a kind above the leaves of pods."""
+    if kind is Culprit.SUPERSPINE:
+        return [(kind, SUPERSPINES)]
+    before = "uplinks of " if kind is Culprit.POD_UPLINK else ""
+    return [(kind, f"{before}{pod}") for pod in sorted(fabric.pods)]
 
 
 @dataclass
@@ -119,7 +138,15 @@ class World:
             if len(leaves) > 1:
                 found |= {(Culprit.SPINE, f"rail {rail}")} & self.shared
                 found |= {("up", leaf) for leaf in leaves & self.uplinks}
+                found |= self._crossed_above({self.fabric.pod_of_leaf[leaf] for leaf in leaves})
         return found
+
+    def _crossed_above(self, pods: set[str]) -> set[tuple[Culprit, str]]:
+        above = {(Culprit.POD_SPINE, pod) for pod in pods}
+        if len(pods) > 1:
+            above |= {(Culprit.POD_UPLINK, f"uplinks of {pod}") for pod in pods}
+            above |= {(Culprit.SUPERSPINE, SUPERSPINES)}
+        return above & self.shared
 
     def planted(self) -> set[tuple[Culprit, str, int]]:
         return (

@@ -203,7 +203,7 @@ def session(nodes: int, units: int = 1) -> FabricSession:
 def lived(begun: FabricSession, broken: set[tuple[str, int]]) -> tuple[FabricSession, Verdicts]:
     """To its verdicts; a cell in `broken` (node or leaf, rail) is slow with everybody."""
     for _ in range(60):
-        step = tests_of.decide_next(begun, POLICY)
+        step = tests_of.decide_next(begun, POLICY, {})
         if isinstance(step, Verdicts):
             return begun, step
         runs = tuple(_run(begun, test, step.number, broken) for test in step.tests)
@@ -225,7 +225,7 @@ def _run(
 def judged(nodes: int, broken: set[tuple[str, int]]) -> dict[str, tuple[Reason, str]]:
     """Who has a blocker: its reason and the part it names."""
     ended, verdicts = lived(session(nodes), broken)
-    found = find_blockers(ended, verdicts)
+    found = find_blockers(ended, verdicts, tests_of.fabric_of(ended, {}))
     return {n: (b[0].reason, b[0].subject) for n, b in found.items() if b}
 
 
@@ -268,7 +268,7 @@ def test_tests_with_who_left_tell_nothing() -> None:
     without = ended.model_copy(update={"gone": ("n04",)})
 
     assert all("n04" not in o.test.nodes for o in tests_of.list_observations(without))
-    assert "n04" not in {n.name for n in tests_of.fabric_of(without).nodes}
+    assert "n04" not in {n.name for n in tests_of.fabric_of(without, {}).nodes}
 
 
 def test_a_member_that_is_not_what_it_was_has_left() -> None:
@@ -319,7 +319,8 @@ def test_a_bad_power_feed_is_named_to_the_members_that_depend_on_it() -> None:
 
     ended, verdicts = lived(begun.model_copy(update={"members": members}), {(n, -1) for n in fed})
 
-    found = {n: b[0].subject for n, b in find_blockers(ended, verdicts).items() if b}
+    blockers = find_blockers(ended, verdicts, tests_of.fabric_of(ended, {}))
+    found = {n: b[0].subject for n, b in blockers.items() if b}
     assert found == dict.fromkeys(fed, "power feed pdu-3")
 
 
@@ -337,7 +338,7 @@ def test_a_session_looks_for_the_rate_of_the_settings_and_its_note_repeats_it() 
 def test_who_could_not_be_tested_at_all_is_said_so() -> None:
     begun = session(6)
     for _ in range(60):
-        step = tests_of.decide_next(begun, POLICY)
+        step = tests_of.decide_next(begun, POLICY, {})
         if not isinstance(step, Round):
             break
         runs = tuple(
@@ -348,7 +349,7 @@ def test_who_could_not_be_tested_at_all_is_said_so() -> None:
         )
         begun = begun.model_copy(update={"runs": (*begun.runs, *runs)})
     assert isinstance(step, Verdicts)
-    found = find_blockers(begun, step)
+    found = find_blockers(begun, step, tests_of.fabric_of(begun, {}))
 
     assert [(b.reason, b.subject) for b in found["n05"]] == [(Reason.UNREACHABLE, "n05/gate C")]
     assert all(not found[f"n{i:02d}"] for i in range(5))

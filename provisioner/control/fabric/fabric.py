@@ -28,6 +28,8 @@ from provisioner.planning.fault_location.isolation_words import (
     Round,
     Verdicts,
 )
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.place_ports import name_groups_above
 from provisioner.ports import DamagedRow, Fenced, PortError, StoreFailed
 from provisioner.runtime.event_loop import end_tasks
 from provisioner.settings import Settings
@@ -48,8 +50,11 @@ class FabricSessions:
         tests: FabricTests,
         submit: Callable[[str], Awaitable[None]] | None = None,
         apart: HostsApart | None = None,
+        plan: AddressPlan | None = None,
     ) -> None:
-        """`apart` opens the doors of tests where leaves keep hosts apart; None: there are none."""
+        """`apart` opens the doors of tests where leaves keep hosts apart; None: there are none.
+        `plan` says which pods and planes there are; without it leaves are all that is known.
+        """
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
@@ -57,6 +62,7 @@ class FabricSessions:
         self._policy = policy_of(context.settings)
         self._wake = submit
         self._apart = apart
+        self._plan = plan
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._lost: StoreFailed | None = None
 
@@ -164,10 +170,11 @@ class FabricSessions:
                 # who still waits finds others: this says nothing of it
                 await self._end(session, (), "too few nodes are left")
                 return
-            step = fabric_rounds.decide_next(session, self._policy)
+            above = self._list_above(session)
+            step = fabric_rounds.decide_next(session, self._policy, above)
             if isinstance(step, Round) and self._clock.now() >= until:
                 step = find_culprits(
-                    fabric_rounds.fabric_of(session),
+                    fabric_rounds.fabric_of(session, above),
                     fabric_rounds.list_observations(session),
                     self._policy.isolation,
                 )
@@ -181,6 +188,10 @@ class FabricSessions:
                 session = await self._store.fabric.put_session(session)
             else:
                 session = await self._set_doors(session, ())
+
+    def _list_above(self, session: FabricSession) -> fabric_rounds.Above:
+        leaves = {port.switch for member in session.present for port in member.ports}
+        return {leaf: name_groups_above(leaf, self._plan) for leaf in sorted(leaves)}
 
     def _doors_for(self, step: Round) -> tuple[tuple[str, ...], ...]:
         """Return the groups of nodes among which `mpirun` connects in this round."""
@@ -239,7 +250,8 @@ class FabricSessions:
         """Store the verdicts' consequences for each node, with the session's end."""
         now = self._clock.now()
         nodes = await self._nodes(session)
-        blockers = fabric_rounds.find_outcome_blockers(session, verdicts, self._policy)
+        above = self._list_above(session)
+        blockers = fabric_rounds.find_outcome_blockers(session, verdicts, self._policy, above)
         members = {m.node: m for m in session.present}
         outcomes = []
         for name, against in blockers.items():

@@ -320,7 +320,11 @@ class FabricTests:
             return _unfit(node, f"its RDMA devices or perftest are not there: {text!r:.120}")
         devices = {normalize_pci(m[1]): (m[2], m[3]) for m in _DEVICE.finditer(listed)}
         slots = {d.slot: normalize_pci(d.pci) for d in inventory.devices if d.pci}
-        ports = sorted((p for p in node.ports if p.rail >= 0), key=lambda p: p.rail)
+        # a card's cables in several planes share its tests
+        cards = {(p.rail, p.nic_slot): p for p in node.ports if p.rail >= 0}
+        ports = sorted(cards.values(), key=lambda p: p.rail)
+        if len({p.rail for p in ports}) < len(ports):
+            return _unfit(node, "a rail has several cards, and a test would take only one of them")
         # the n-th card of a rail, by PCI address, is beside the n-th GPU (checks/gdr_loopback.py)
         order = sorted(slots.get(p.nic_slot, "") for p in ports)
         try:

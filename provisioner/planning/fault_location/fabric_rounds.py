@@ -207,20 +207,39 @@ def _quote(failures: Sequence[Observation], name: str) -> str:
 _PROVED = frozenset({Reason.CHECK_FAILED})
 
 
-def fabric_of(session: FabricSession) -> Fabric:
-    """Return the present members, with their cables, racks and PDUs from the site's plan."""
+Above = Mapping[str, tuple[str, str]]  # leaf -> the groups of spines and superspines above it
+
+
+def fabric_of(session: FabricSession, above: Above) -> Fabric:
+    """Return the present members, with their cables, racks and PDUs from the site's plan.
+
+    A rail's cables in several planes are in the order of the planes, for every node alike.
+    """
     return Fabric(
         shared=list_shared_parts(session.present),
         nodes=tuple(
             FabricNode(
                 name=m.node,
                 links=tuple(
-                    FabricLink(rail=p.rail, leaf=p.switch, interface=p.interface) for p in m.ports
+                    FabricLink(
+                        rail=rail,
+                        leaf=leaf,
+                        interface=interface,
+                        spines=above.get(leaf, ("", ""))[0],
+                        superspines=above.get(leaf, ("", ""))[1],
+                    )
+                    for (rail, leaf), interface in _list_cables(m, above).items()
                 ),
             )
             for m in session.present
         ),
     )
+
+
+def _list_cables(member: FabricMember, above: Above) -> dict[tuple[int, str], str]:
+    """Return (rail, leaf) -> the leaf's first port, of parallel cables too."""
+    ports = sorted(member.ports, key=lambda p: (p.rail, above.get(p.switch, ("", "")), p.switch))
+    return {(p.rail, p.switch): p.interface for p in reversed(ports)}
 
 
 def list_shared_parts(members: Sequence[FabricMember]) -> tuple[SharedPart, ...]:
@@ -376,27 +395,28 @@ def _test(run: FabricRun) -> FabricTest:
     )
 
 
-def decide_next(session: FabricSession, policy: SessionPolicy) -> Round | Verdicts:
+def decide_next(session: FabricSession, policy: SessionPolicy, above: Above) -> Round | Verdicts:
     """The tests to run next, or the verdicts: pairs first, then collectives of cleared nodes."""
-    fabric = fabric_of(session)
+    fabric = fabric_of(session, above)
     runs = list_observations(session)
     answer = plan_next_round(fabric, runs, policy.isolation)
     if isinstance(answer, Round):
         return answer
-    good = fabric_verdicts.find_cleared(session, answer)
+    good = fabric_verdicts.find_cleared(session, answer, fabric)
     number = session.last_round + 1
     more = plan_round(fabric, runs, good, policy.collectives, number, policy.isolation)
     return answer if more is None else more
 
 
 def find_outcome_blockers(
-    session: FabricSession, verdicts: Verdicts, policy: SessionPolicy
+    session: FabricSession, verdicts: Verdicts, policy: SessionPolicy, above: Above
 ) -> dict[str, tuple[Blocker, ...]]:
+    fabric = fabric_of(session, above)
     ends = ends_of(session)
     named = tuple(name_part(blame, ends) for blame in verdicts.condemned)
     verdicts = verdicts.model_copy(update={"condemned": named})
-    by_subject = fabric_verdicts.find_blockers(session, verdicts)
-    good = fabric_verdicts.find_cleared(session, verdicts)
+    by_subject = fabric_verdicts.find_blockers(session, verdicts, fabric)
+    good = fabric_verdicts.find_cleared(session, verdicts, fabric)
     runs = list_observations(session)
     more = find_blockers(runs, good, policy.collectives, policy.isolation)
     seeks = {m.node for m in session.present if m.seeks}

@@ -15,7 +15,16 @@ from provisioner.model.cohort import CheckResult, Finding, Gate, Severity, Verdi
 from provisioner.model.events.fleet_events import FabricSessionEnded
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.fault_location.isolation_words import Blame, Cell, Culprit, Verdicts
+from provisioner.planning.fault_location.isolation_words import (
+    PART_ORDER,
+    POD_PATHS,
+    Blame,
+    Cell,
+    Culprit,
+    Fabric,
+    Part,
+    Verdicts,
+)
 
 # ------------------------------------------------------------------------------
 # Naming of the faulty part of a condemned link, by counters from both ends of the cable.
@@ -94,7 +103,9 @@ def name_part(blame: Blame, ends: Mapping[Cell, BothEnds]) -> Blame:
 CHECK = "rdma_pair"  # the check whose result a session produces
 
 
-def find_blockers(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple[Blocker, ...]]:
+def find_blockers(
+    session: FabricSession, verdicts: Verdicts, fabric: Fabric
+) -> dict[str, tuple[Blocker, ...]]:
     """Return the blockers of each member, and of each leaf that is at fault.
 
     A lent node is blocked only by a proved fault of its own.
@@ -111,14 +122,14 @@ def find_blockers(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple
             for name in set(on_leaf.get(blame.leaf, ())) & seeks:
                 by_subject[name].append(_leaf(blame))
         elif blame.group:
-            for name in _list_dependents(session, blame) & seeks:
+            for name in _list_dependents(fabric, blame) & seeks:
                 by_subject[name].append(_shared(blame))
         elif blame.node in by_subject:
             by_subject[blame.node].append(_accused(session, blame))
     for blame in verdicts.undecided:
         names = {blame.node} if blame.node else set(on_leaf.get(blame.leaf, ()))
         if blame.group:
-            names = _list_dependents(session, blame)
+            names = _list_dependents(fabric, blame)
         for name in names & seeks:
             by_subject[name].append(_open(name, blame, verdicts.held))
     for name in set(verdicts.untested) & seeks:
@@ -126,12 +137,12 @@ def find_blockers(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple
     return {name: tuple(listed) for name, listed in by_subject.items()}
 
 
-def find_cleared(session: FabricSession, verdicts: Verdicts) -> frozenset[str]:
+def find_cleared(session: FabricSession, verdicts: Verdicts, fabric: Fabric) -> frozenset[str]:
     """Return the members without any blocker from their pair tests, including lent ones."""
     all_seek = session.model_copy(
         update={"members": tuple(m.model_copy(update={"seeks": True}) for m in session.members)}
     )
-    return frozenset(n for n, b in find_blockers(all_seek, verdicts).items() if not b)
+    return frozenset(n for n, b in find_blockers(all_seek, verdicts, fabric).items() if not b)
 
 
 def _accused(session: FabricSession, blame: Blame) -> Blocker:
@@ -178,27 +189,33 @@ def _leaf(blame: Blame) -> Blocker:
     )
 
 
-def _list_dependents(session: FabricSession, blame: Blame) -> set[str]:
-    """Return the members that depend on a shared part: those of its rail, rack or PDUs."""
-    kind, _, name = blame.group.partition(" ")
-    if blame.culprit is Culprit.RACK:
-        return {m.node for m in session.present if m.rack == name}
-    if blame.culprit is Culprit.FEED:
-        pdus = set(name.removeprefix("feed ").split(" and "))
-        return {m.node for m in session.present if pdus & set(m.pdus)}
-    if kind == "rail" and name.isdigit():
-        return {m.node for m in session.present if int(name) in {p.rail for p in m.ports}}
-    return {m.node for m in session.present}
+def _list_dependents(fabric: Fabric, blame: Blame) -> set[str]:
+    """Return the members that depend on a shared part, or on the paths through it."""
+    part = Part(PART_ORDER.index(blame.culprit), blame.group)
+    return {node for node, _ in fabric.find_cells(part)}
 
 
 def _shared(blame: Blame) -> Blocker:
-    part = "the paths between the leaves of" if blame.culprit is Culprit.SPINE else "all of"
+    unblock = "Look for the cause that these nodes share, repair it, then retry them."
+    if blame.culprit in POD_PATHS or blame.culprit is Culprit.POD_SPINE:
+        unblock = (
+            "Look at the errors and discards of these switches and of their cables: each test is"
+            " spread over all of them, so that none tells which it is. Then retry the nodes."
+        )
     return Blocker(
         reason=Reason.FABRIC,
         subject=blame.group,
-        detail=f"{part} {blame.group} is to blame: {blame.reason}",
-        unblock="Look for the cause that these nodes share, repair it, then retry them.",
+        detail=f"{_SHARED.get(blame.culprit, 'all of')} {blame.group} is to blame: {blame.reason}",
+        unblock=unblock,
     )
+
+
+_SHARED = {
+    Culprit.SPINE: "the paths between the leaves of",
+    Culprit.POD_SPINE: "the paths over the",
+    Culprit.POD_UPLINK: "the paths to other pods over the",
+    Culprit.SUPERSPINE: "the paths between pods over the",
+}
 
 
 def _open(name: str, blame: Blame, held: str) -> Blocker:

@@ -15,8 +15,8 @@ at least three distinct good partners.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence, Set
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from itertools import islice, zip_longest
 
 from provisioner.planning.fault_location import round_robin
 from provisioner.planning.fault_location.isolation_blame import (
@@ -141,7 +141,7 @@ def _find_telling(
     meetings = trials.partners.get(name, Counter())
     group = fabric.group_of[name]
     near = (n for n in free if fabric.group_of[n] == group and n != name)
-    far = (n for n in free if fabric.group_of[n] != group)
+    far = _spread(fabric, (n for n in free if fabric.group_of[n] != group))
     for partner in (*islice(near, CANDIDATES_MAX), *islice(far, CANDIDATES_MAX)):
         shared = [rail for rail in rails if (partner, rail) in fabric.leaf_of]
         ways = [fabric.find_way((name, rail), (partner, rail)) for rail in shared]
@@ -150,6 +150,17 @@ def _find_telling(
         if difference > _TELLING_MIN and worth > best[0]:
             best = (worth, partner)
     return best
+
+
+def _spread(fabric: Fabric, names: Iterable[str]) -> Iterator[str]:
+    """Return the nodes of all pods in turn: to tell pods apart takes partners in several."""
+    if len(fabric.pods) < 2:
+        return iter(names)
+    by_pod: dict[str, list[str]] = {}
+    for name in names:
+        by_pod.setdefault(fabric.pod_of_node[name], []).append(name)
+    turns = zip_longest(*by_pod.values())
+    return (name for turn in turns for name in turn if name is not None)
 
 
 def _find_partner(
@@ -205,7 +216,9 @@ def _find_unmet(
         for g, names in idle.items()
         if g != group
         for n in names
-        if n not in met and not _behind(trials, n, needs[name], cut)
+        if n not in met
+        and not _behind(trials, n, needs[name], cut)
+        and not _is_apart(trials.fabric, judged.apart, name, n)
     )
     was_near = any(t.local for r in needs[name] for t in remaining.by_cell.get((name, r), ()))
     candidates = [] if leaves & cut else [*islice(far, CANDIDATES_MAX)]
@@ -229,6 +242,12 @@ def _find_unmet(
 def _behind(trials: Trials, name: str, rails: Sequence[int], cut: Set[str]) -> bool:
     """Return whether a node is, on one of these rails, on a leaf without a usable path out."""
     return any(trials.fabric.leaf_of.get((name, r), "") in cut for r in rails)
+
+
+def _is_apart(fabric: Fabric, apart: Set[str], name: str, other: str) -> bool:
+    """Return whether two nodes are in different pods, one of them without a usable path out."""
+    pods = {fabric.pod_of_node[name], fabric.pod_of_node[other]}
+    return len(pods) > 1 and not apart.isdisjoint(pods)
 
 
 def _good(trials: Trials, name: str, rails: Sequence[int]) -> bool:
@@ -314,11 +333,9 @@ def plan_next_round(
 def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
     """Return node -> rails that are neither cleared nor explained."""
     open_rails = {}
-    cut = judged.cut
-    leaf_of = trials.fabric.leaf_of
-    leaves_of_rail = trials.fabric.leaves_of_rail
-    reachable = {rail for rail, leaves in leaves_of_rail.items() if len(leaves - cut) > 1}
-    for name, rails in trials.fabric.rails_of.items():
+    fabric = trials.fabric
+    reachable = {rail: _list_reachable(fabric, rail, judged) for rail in fabric.leaves_of_rail}
+    for name, rails in fabric.rails_of.items():
         undecided = tuple(
             rail
             for rail in rails
@@ -326,13 +343,25 @@ def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
             and (
                 (name, rail) in judged.suspicious
                 or not judged.clearance.is_clear(
-                    (name, rail), far=rail in reachable and leaf_of[name, rail] not in cut
+                    (name, rail), far=fabric.leaf_of[name, rail] in reachable[rail]
                 )
             )
         )
         if undecided:
             open_rails[name] = undecided
     return open_rails
+
+
+def _list_reachable(fabric: Fabric, rail: int, judged: Judgement) -> frozenset[str]:
+    """Return the leaves of a rail that have a usable way to another one of it."""
+    open_leaves = [leaf for leaf in fabric.leaves_of_rail[rail] if leaf not in judged.cut]
+    leaves_in = Counter(fabric.pod_of_leaf[leaf] for leaf in open_leaves)
+    meeting = leaves_in.keys() - judged.apart
+    return frozenset(
+        leaf
+        for leaf in open_leaves
+        if leaves_in[pod := fabric.pod_of_leaf[leaf]] > 1 or (pod in meeting and len(meeting) > 1)
+    )
 
 
 def _screening(

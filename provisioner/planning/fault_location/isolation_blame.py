@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import combinations
 from math import exp, inf, log
 from statistics import median
 
@@ -19,6 +20,7 @@ from provisioner.planning.fault_location.isolation_trials import CountedTrials, 
 from provisioner.planning.fault_location.isolation_words import (
     PART_ORDER,
     PATHS,
+    POD_PATHS,
     Blame,
     Cell,
     Culprit,
@@ -253,8 +255,11 @@ def can_distinguish(fabric: Fabric, one: Part, other: Part) -> bool:
     leaves = {fabric.leaf_of[cell] for cell in both}
     if paths == 1:  # a test within a leaf crosses no path
         return any(len(fabric.cells_of_leaf[leaf]) > 1 for leaf in leaves)
-    rails = {rail for _, rail in both}
-    return len(rails) > 1 or len(fabric.leaves_of_rail[min(rails)]) > 2
+    for rail in sorted({rail for _, rail in both}):
+        ends = combinations(fabric.leaves_of_rail[rail].values(), 2)
+        if any((one in way) != (other in way) for way in (fabric.find_way(a, b) for a, b in ends)):
+            return True
+    return False
 
 
 def _choose(fit: Fit, gains: _Gains) -> Part | None:
@@ -282,6 +287,10 @@ def _sum_of_parts(fit: Fit, gains: _Gains, whole: Part, enough: float) -> float:
 EVIDENCE_MAX = 32  # names of tests and partners in one blame
 HELD_MIN = 3  # so many parts may be condemned in any fabric, however small
 _SINGLE = frozenset({Culprit.NODE, Culprit.LINK})
+# parts that are proved only by so many of their own nodes
+_OF_MANY = frozenset(
+    {Culprit.CARD, Culprit.LEAF, Culprit.UPLINK, Culprit.POD_SPINE, Culprit.POD_UPLINK}
+)
 
 
 @dataclass(frozen=True)
@@ -333,6 +342,7 @@ class Judgement:
     doubts: tuple[Doubt, ...] = ()  # that tests can decide
     suspicious: frozenset[Cell] = frozenset()  # cells of parts that are not condemned yet
     cut: frozenset[str] = frozenset()  # leaves with no usable path out: condemned, or in doubt
+    apart: frozenset[str] = frozenset()  # pods with no usable path to others: likewise
     held: str = ""
 
     @cached_property
@@ -347,7 +357,7 @@ def judge_trials(trials: CountedTrials) -> Judgement:
     doubts: list[Doubt] = []
     explained: set[Cell] = set()
     suspicious: set[Cell] = set()
-    shut: list[Blame] = []  # blame of paths, proved or never to be decided
+    shut: list[Part] = []  # paths that are to blame, proved or never to be decided
     margin_min = log(1 / trials.policy.innocent_risk)
     explanations, fit = find_explanations(trials, trials.suspect_at, margin_min)
     find_cells = trials.fabric.find_cells
@@ -355,20 +365,18 @@ def judge_trials(trials: CountedTrials) -> Judgement:
         part = explanation.part
         proved = _is_proved(trials, explanation)
         if proved and explanation.margin >= margin_min:
-            blame = _blame(trials, explanation, part, sure=True)
-            blames.append(blame)
+            blames.append(_blame(trials, explanation, part, sure=True))
             if part.kind in PATHS:
-                shut.append(blame)
+                shut.append(part)
             else:
                 explained.update(find_cells(part))
             continue
         named = (part, *(rival for rival, _ in explanation.rivals))
         if proved:
-            either = [_blame(trials, explanation, p, sure=False) for p in named]
-            doubtful += either
+            doubtful += [_blame(trials, explanation, p, sure=False) for p in named]
             decidable = all(can_distinguish(trials.fabric, part, other) for other in named[1:])
             if part.kind in PATHS and not decidable:
-                shut += either
+                shut += (p for p in named if p.kind in PATHS)
                 continue
         else:
             named = named[:1]
@@ -377,13 +385,12 @@ def judge_trials(trials: CountedTrials) -> Judgement:
         rates = dict(fit.taken)
         others = {p: r for p, r in rates.items() if p != part} | dict(explanation.rivals)
         doubts.append(Doubt(part, rates, others, cells))
-    cut = {b.leaf for b in shut if b.culprit is Culprit.UPLINK} | {
-        leaf
-        for (_, rail), leaf in trials.fabric.leaf_of.items()
-        if f"rail {rail}" in {b.group for b in shut if b.culprit is Culprit.SPINE}
-    }
-    remaining = trials.leave_out(explained, cut)
-    down = _fallen(remaining, explained)
+    cut, apart = _list_shut(trials.fabric, shut)
+    remaining = trials.leave_out(explained, shut)
+    # a path that is in doubt still is no node that fell
+    paths = {e.part for e in explanations if e.part.kind in PATHS}
+    known = remaining if paths <= set(shut) else trials.leave_out(explained, paths)
+    down = _fallen(known, explained)
     return Judgement(
         blames=tuple(blames),
         explained=frozenset(explained),
@@ -392,9 +399,23 @@ def judge_trials(trials: CountedTrials) -> Judgement:
         doubtful=tuple(doubtful),
         doubts=tuple(doubts),
         suspicious=frozenset(suspicious - explained),
-        cut=frozenset(cut | {b.leaf for b in blames if b.culprit is Culprit.LEAF}),
+        cut=cut | {b.leaf for b in blames if b.culprit is Culprit.LEAF},
+        apart=apart,
         held=_held(trials, blames, down),
     )
+
+
+def _list_shut(fabric: Fabric, paths: Iterable[Part]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the leaves without a path to others, and the pods, where these paths fail."""
+    leaves: set[str] = set()
+    pods: set[str] = set()
+    for part in paths:
+        above = {fabric.leaf_of[cell] for cell in fabric.find_cells(part)}
+        if part.kind in POD_PATHS:
+            pods |= {fabric.pod_of_leaf[leaf] for leaf in above}
+        else:
+            leaves |= above
+    return frozenset(leaves), frozenset(pods)
 
 
 def _is_proved(trials: Trials, explanation: Explanation) -> bool:
@@ -404,7 +425,7 @@ def _is_proved(trials: Trials, explanation: Explanation) -> bool:
     enough = trials.policy.partners_min
     ends = {c for t in failures for c in (t.one, t.other)}
     partners = {c[0] for c in ends} - {part.name}
-    if part.kind in (Culprit.CARD, Culprit.LEAF, Culprit.UPLINK):
+    if part.kind in _OF_MANY:
         cells = trials.fabric.find_cells(part) & ends
         if len({c[0] for c in cells}) < enough:
             return False
@@ -483,6 +504,12 @@ def _describe(trials: Trials, explanation: Explanation, part: Part) -> str:
             return f"its nodes reach one another, and {bad} do not reach other leaves well, {share}"
         case Culprit.SPINE:
             return f"leaves of this rail do not reach one another well, {share}"
+        case Culprit.POD_SPINE:
+            return f"{bad} links of their pod do not reach other leaves well, {share}"
+        case Culprit.POD_UPLINK:
+            return f"its pod's leaves reach one another, but not other pods well, {share}"
+        case Culprit.SUPERSPINE:
+            return f"pods do not reach one another well, {share}"
         case _:
             return f"{bad} of {len(cells)} links that depend on it fail, with any partner, {share}"
 
@@ -502,7 +529,9 @@ def _held(trials: Trials, blames: Sequence[Blame], down: set[str]) -> str:
     nodes = len({b.node for b in blames if b.node} | down)
     leaves = len({b.leaf for b in blames if b.culprit in (Culprit.LEAF, Culprit.UPLINK)})
     rails = len({b.group for b in blames if b.culprit in (Culprit.RAIL, Culprit.SPINE)})
+    pods = len({b.group for b in blames if b.culprit in (Culprit.POD_SPINE, Culprit.POD_UPLINK)})
     for count, whole, kind in (
+        (pods, len(trials.fabric.pods), "pods"),
         (rails, len({rail for _, rail in trials.fabric.leaf_of}), "rails"),
         (nodes, len(trials.fabric.nodes), "nodes"),
         (leaves, len(trials.fabric.cells_of_leaf), "leaves"),

@@ -7,7 +7,7 @@ cell never adds blame to it. Sums do not depend on the order of the observations
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from math import log
@@ -25,6 +25,9 @@ from provisioner.planning.fault_location.isolation_words import (
     RailOutcome,
     RailResult,
 )
+
+_CROSSING_MAX = 256  # some MB where parts are many; a comparison asks for a few again and again
+_Groups = dict[frozenset[Part], tuple[Counter[Part], Counter[Part]]]
 
 
 class Trial(NamedTuple):
@@ -129,19 +132,17 @@ class Trials:
         passed = any(not (t.failed or t.local) for t in self.by_cell.get(cell, ()))
         return passed or _across(self, cell)[0] > 0
 
-    def leave_out(self, explained: Iterable[Cell], uplinks: Iterable[str] = ()) -> Trials:
-        """Return a copy without trials through these cells, or across these leaves' uplinks."""
+    def leave_out(self, explained: Iterable[Cell], shut: Iterable[Part] = ()) -> Trials:
+        """Return a copy without trials through these cells, or over these paths."""
         cells = frozenset(explained)
-        leaves = frozenset(uplinks)
-        if not cells and not leaves:
+        paths = frozenset(shut)
+        if not cells and not paths:
             return self
-        leaf_of = self.fabric.leaf_of
-        touched = {
-            trial.get_far_end(cell)
-            for cell in (*cells, *(c for leaf in leaves for c in self.fabric.cells_of_leaf[leaf]))
-            for trial in self.by_cell.get(cell, ())
-        }
-        touched.update(c for leaf in leaves for c in self.fabric.cells_of_leaf[leaf])
+        over = frozenset().union(*map(self.fabric.find_cells, paths))
+        touched = over.union(
+            trial.get_far_end(cell) for cell in cells | over for trial in self.by_cell.get(cell, ())
+        )
+        find_way = self.fabric.find_way
         unexplained: dict[Cell, list[Trial]] = {}
         raw = Counter(self.raw)
         for cell, trials in self.by_cell.items():
@@ -152,12 +153,8 @@ class Trials:
             if cell not in touched:
                 continue
             mine = [t for t in trials if t.one not in cells and t.other not in cells]
-            if leaves:
-                mine = [
-                    t
-                    for t in mine
-                    if t.local or not (leaf_of[t.one] in leaves or leaf_of[t.other] in leaves)
-                ]
+            if paths:
+                mine = [t for t in mine if t.local or paths.isdisjoint(find_way(t.one, t.other))]
             unexplained[cell] = mine
             balance = len(mine) - 2 * sum(t.failed for t in mine)
             raw[cell] = balance + len(self.groups.get(cell[0], ()))
@@ -182,6 +179,8 @@ class CountedTrials(Trials):
     _passed: dict[str, bool] = field(default_factory=dict)  # collective -> it passed
     # part -> its trials that are counted, and in how many of these each part is and failed
     _together: dict[Part, tuple[int, Counter[Part], Counter[Part]]] = field(default_factory=dict)
+    # the same of its trials that cross some of other parts, by these; the last ones asked for
+    _crossing: dict[tuple[Part, frozenset[Part]], tuple[int, _Groups]] = field(default_factory=dict)
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Count these observations as well.
@@ -282,6 +281,27 @@ class CountedTrials(Trials):
             self._together[part] = (len(numbers), tests, failures)
         return tests, failures
 
+    def count_crossing(
+        self, part: Part, others: frozenset[Part]
+    ) -> Mapping[frozenset[Part], tuple[Counter[Part], Counter[Part]]]:
+        """Return the same of a part's trials that cross these others, by those that they cross."""
+        key = part, others
+        counted, groups = self._crossing.pop(key, (0, {}))
+        numbers = self.numbers_of.get(part, [])
+        crossing: dict[frozenset[Part], list[int]] = {}
+        for number in numbers[counted:] if others else ():
+            if crossed := self.ways[number] & others:
+                crossing.setdefault(crossed, []).append(number)
+        for crossed, new in crossing.items():
+            tests, failures = groups.setdefault(crossed, (Counter(), Counter()))
+            more = self.count_ways(new)
+            tests.update(more[0])
+            failures.update(more[1])
+        self._crossing[key] = len(numbers), groups
+        if len(self._crossing) > _CROSSING_MAX:
+            del self._crossing[next(iter(self._crossing))]
+        return groups
+
     def _append(self, trial: Trial, number: int) -> None:
         way = self.fabric.find_way(trial.one, trial.other)
         self.listed.append(trial)
@@ -307,6 +327,7 @@ class CountedTrials(Trials):
             self.failed_count += 1
             self.failures.update(self.ways[number])
             self._together.clear()
+            self._crossing.clear()
         for cell in (trial.one, trial.other):
             mine = self.by_cell[cell]
             mine[mine.index(before)] = trial

@@ -7,6 +7,7 @@ result. Every record is plain JSON, so that a driver can store and replay them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from math import ceil, log
@@ -26,6 +27,8 @@ class FabricLink(Record):
     rail: int = Field(ge=0)
     leaf: str
     interface: str = ""
+    spines: str = ""  # all that its pod's leaves have above them, such as "spines of pod 3"
+    superspines: str = ""  # all that are above these
 
 
 class FabricNode(Record):
@@ -42,6 +45,9 @@ class Culprit(StrEnum):
     UPLINK = "uplink"  # the path to other leaves: the leaf's uplinks
     CARD = "card"  # a line card of a leaf
     SPINE = "spine"  # the paths between all leaves of a rail
+    POD_SPINE = "pod_spine"  # a pod's spines: the paths from all its leaves
+    POD_UPLINK = "pod_uplink"  # the path to other pods: the uplinks of a pod's spines
+    SUPERSPINE = "superspine"  # the paths between all pods
     RAIL = "rail"  # everything on one rail
     RACK = "rack"
     FEED = "feed"  # a power feed
@@ -59,9 +65,14 @@ PART_ORDER = (
     Culprit.RACK,
     Culprit.FEED,
     Culprit.SPINE,
+    Culprit.POD_UPLINK,
+    Culprit.POD_SPINE,
+    Culprit.SUPERSPINE,
     Culprit.RAIL,
 )
-PATHS = frozenset({Culprit.UPLINK, Culprit.SPINE})  # of tests between leaves only
+POD_PATHS = frozenset({Culprit.POD_UPLINK, Culprit.SUPERSPINE})  # of tests between pods only
+# of tests between leaves only
+PATHS = POD_PATHS | {Culprit.UPLINK, Culprit.SPINE, Culprit.POD_SPINE}
 _RANKS = {kind: rank for rank, kind in enumerate(PART_ORDER)}
 
 
@@ -78,10 +89,13 @@ class Part(NamedTuple):
 
 
 class CellParts(NamedTuple):
-    """The parts that a cell depends on: always, and for tests with another leaf."""
+    """The parts that a cell depends on: always, for tests with another leaf, and with another
+    pod.
+    """
 
     inner: frozenset[Part]
     paths: frozenset[Part]
+    pod_paths: frozenset[Part]
 
 
 class SharedPart(Record):
@@ -93,7 +107,11 @@ class SharedPart(Record):
 
 
 class Fabric(Record):
-    """Nodes with their links. A leaf's name is unique in the fabric."""
+    """Nodes with their links. A leaf's name is unique in the fabric.
+
+    A rail may have a link in each of several planes, over which its tests are spread: its cell
+    depends on all these leaves, and the first of them says which cells are on one leaf.
+    """
 
     nodes: tuple[FabricNode, ...]
     shared: tuple[SharedPart, ...] = ()  # as far as the site's plan names them
@@ -103,14 +121,33 @@ class Fabric(Record):
         if len({n.name for n in self.nodes}) != len(self.nodes):
             raise ValueError("two nodes have one name")
         for node in self.nodes:
-            if len({link.rail for link in node.links}) != len(node.links):
-                raise ValueError(f"{node.name}: two links on one rail")
+            if len({(link.rail, link.leaf) for link in node.links}) != len(node.links):
+                raise ValueError(f"{node.name}: two links on one rail of one leaf")
         return self
 
     @cached_property
     def leaf_of(self) -> dict[Cell, str]:
         """Return cell -> leaf."""
-        return {(n.name, link.rail): link.leaf for n in self.nodes for link in n.links}
+        return {cell: link.leaf for cell, link in self._first_links.items()}
+
+    @cached_property
+    def pod_of_leaf(self) -> dict[str, str]:
+        """Return leaf -> the spines above it, which name its pod; "": not known."""
+        return {link.leaf: link.spines for link in self._first_links.values()}
+
+    @cached_property
+    def pod_of_node(self) -> dict[str, str]:
+        """Return node -> its pod, by the spines above its first rail."""
+        return {n.name: n.links[0].spines if n.links else "" for n in self.nodes}
+
+    @cached_property
+    def pods(self) -> frozenset[str]:
+        return frozenset(self.pod_of_leaf.values()) - {""}
+
+    @cached_property
+    def _first_links(self) -> dict[Cell, FabricLink]:
+        """Return cell -> its link in the first plane."""
+        return {(n.name, link.rail): link for n in self.nodes for link in reversed(n.links)}
 
     @cached_property
     def cells_of_leaf(self) -> dict[str, tuple[Cell, ...]]:
@@ -121,12 +158,12 @@ class Fabric(Record):
         return {leaf: tuple(cells) for leaf, cells in by_leaf.items()}
 
     @cached_property
-    def leaves_of_rail(self) -> dict[int, frozenset[str]]:
-        """Return rail -> its leaves."""
-        leaves: dict[int, set[str]] = {}
-        for (_, rail), leaf in self.leaf_of.items():
-            leaves.setdefault(rail, set()).add(leaf)
-        return {rail: frozenset(names) for rail, names in leaves.items()}
+    def leaves_of_rail(self) -> dict[int, dict[str, Cell]]:
+        """Return rail -> its leaves, each with one of its cells."""
+        leaves: dict[int, dict[str, Cell]] = {}
+        for cell, leaf in self.leaf_of.items():
+            leaves.setdefault(cell[1], {}).setdefault(leaf, cell)
+        return leaves
 
     @cached_property
     def shared_by(self) -> dict[Cell, tuple[tuple[Culprit, str], ...]]:
@@ -140,26 +177,45 @@ class Fabric(Record):
     @cached_property
     def parts_of(self) -> dict[Cell, CellParts]:
         """Return cell -> the parts that it depends on."""
+        links: dict[Cell, list[FabricLink]] = {}
+        for node in self.nodes:
+            for link in node.links:
+                links.setdefault((node.name, link.rail), []).append(link)
         return {
             (node, rail): CellParts(
                 frozenset(
                     (
                         Part(_RANKS[Culprit.LINK], node, rail),
                         Part(_RANKS[Culprit.NODE], node),
-                        Part(_RANKS[Culprit.LEAF], leaf),
+                        *(Part(_RANKS[Culprit.LEAF], link.leaf) for link in mine),
                         Part(_RANKS[Culprit.RAIL], f"rail {rail}"),
                         *(Part(_RANKS[k], n) for k, n in self.shared_by.get((node, rail), ())),
                     )
                 ),
                 frozenset(
                     (
-                        Part(_RANKS[Culprit.UPLINK], leaf),
+                        *(Part(_RANKS[Culprit.UPLINK], link.leaf) for link in mine),
                         Part(_RANKS[Culprit.SPINE], f"rail {rail}"),
+                        *(Part(_RANKS[Culprit.POD_SPINE], s) for s in _known(mine, "spines")),
+                    )
+                ),
+                frozenset(
+                    (
+                        *(
+                            Part(_RANKS[Culprit.POD_UPLINK], f"uplinks of {spines}")
+                            for spines in _known(mine, "spines")
+                        ),
+                        *(Part(_RANKS[Culprit.SUPERSPINE], s) for s in _known(mine, "superspines")),
                     )
                 ),
             )
-            for (node, rail), leaf in self.leaf_of.items()
+            for (node, rail), mine in links.items()
         }
+
+    def crosses_pods(self, leaf: str, other: str) -> bool:
+        """Return whether two leaves are in different pods, as far as these are known."""
+        one, another = self.pod_of_leaf[leaf], self.pod_of_leaf[other]
+        return bool(one and another) and one != another
 
     def find_way(self, one: Cell, other: Cell) -> frozenset[Part]:
         """Return the parts that a test between two cells depends on; kept for each pair."""
@@ -168,13 +224,16 @@ class Fabric(Record):
             first = self.parts_of[one]
             second = self.parts_of[other]
             way = first.inner | second.inner
-            if self.leaf_of[one] != self.leaf_of[other]:
+            leaves = self.leaf_of[one], self.leaf_of[other]
+            if leaves[0] != leaves[1]:
                 way = way | first.paths | second.paths
+            if self.crosses_pods(*leaves):
+                way = way | first.pod_paths | second.pod_paths
             self._ways[one, other] = way
         return way
 
     def find_cells(self, part: Part) -> frozenset[Cell]:
-        """Return the cells whose tests a part can fail; of a path, those to other leaves."""
+        """Return the cells whose tests a part can fail; of a path, those that go far enough."""
         return self._cells_of_part[part]
 
     def find_parts_within(self, whole: Part) -> tuple[Part, ...]:
@@ -195,7 +254,7 @@ class Fabric(Record):
     def _cells_of_part(self) -> dict[Part, frozenset[Cell]]:
         cells: dict[Part, set[Cell]] = {}
         for cell, parts in self.parts_of.items():
-            for part in parts.inner | parts.paths:
+            for part in parts.inner | parts.paths | parts.pod_paths:
                 cells.setdefault(part, set()).add(cell)
         return {part: frozenset(listed) for part, listed in cells.items()}
 
@@ -210,12 +269,17 @@ class Fabric(Record):
     @cached_property
     def rails_of(self) -> dict[str, tuple[int, ...]]:
         """Return node -> its rails."""
-        return {n.name: tuple(link.rail for link in n.links) for n in self.nodes}
+        return {n.name: tuple(dict.fromkeys(li.rail for li in n.links)) for n in self.nodes}
 
     @cached_property
     def group_of(self) -> dict[str, tuple[str, ...]]:
         """Return node -> its leaves: nodes with equal leaves are in one scalable unit."""
         return {n.name: tuple(sorted(link.leaf for link in n.links)) for n in self.nodes}
+
+
+def _known(links: Sequence[FabricLink], tier: str) -> frozenset[str]:
+    """Return the groups of switches of a tier above these links, as far as they are known."""
+    return frozenset(getattr(link, tier) for link in links) - {""}
 
 
 class FabricTestKind(StrEnum):

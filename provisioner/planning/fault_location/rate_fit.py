@@ -65,16 +65,11 @@ class Fit:
     ) -> set[Part]:
         """Count the trials of a part, which is not among the taken, by what is left unexplained."""
         trials = self.trials
-        taken = frozenset(self.taken)
         ends = (1.0, _survive([rate])) if taking else (_survive([rate]), 1.0)
         changed = _shift(counts, trials.count_together(part), *ends)
-        crossing: dict[frozenset[Part], list[int]] = {}
-        for number in self.find_crossing(part):
-            crossing.setdefault(trials.ways[number] & taken, []).append(number)
-        for explained, numbers in crossing.items():
+        for explained, counted in trials.count_crossing(part, frozenset(self.taken)).items():
             rates = [self.taken[other] for other in explained]
             both = _survive(rates), _survive([*rates, rate])
-            counted = trials.count_ways(numbers)
             _shift(counts, counted, *ends[::-1])  # they were not all unexplained before
             _shift(counts, counted, *(both if taking else both[::-1]))
         return changed
@@ -188,6 +183,9 @@ def count_costs(trials: CountedTrials) -> dict[Culprit, float]:
     counts = dict.fromkeys(PART_ORDER, max(1, len({rail for _, rail in fabric.leaf_of})))
     counts |= {Culprit.LINK: len(fabric.leaf_of), Culprit.NODE: len(fabric.nodes)}
     counts |= {Culprit.LEAF: leaves, Culprit.UPLINK: leaves}
+    if fabric.pods:
+        counts |= dict.fromkeys((Culprit.POD_SPINE, Culprit.POD_UPLINK), len(fabric.pods))
+        counts[Culprit.SUPERSPINE] = 1
     for part in fabric.shared:
         counts[part.kind] = sum(p.kind is part.kind for p in fabric.shared)
     return {k: log(max(1, count) * len(RATES) * _FAULTS_RARE) for k, count in counts.items()}
@@ -216,7 +214,7 @@ def _count_group_passes(trials: CountedTrials, part: Part) -> int:
     if part.kind in (Culprit.NODE, Culprit.LINK):
         return len(trials.groups.get(part.name, ()))
     if part.kind is Culprit.LEAF:
-        cells = trials.fabric.cells_of_leaf[part.name]
+        cells = trials.fabric.find_cells(part)
         return sum(len(trials.groups.get(node, ())) for node, _ in cells)
     return 0
 

@@ -237,10 +237,26 @@ def list_switch_groups(name: str, plan: AddressPlan | None) -> tuple[str, ...]:
         group = name.rpartition("-")[0]
         return (f"{group} switches of one plane",) if group and name[:5] != "leaf-" else ()
     tier, pod, unit, number, plane = place
-    of_plane = f", plane {plane}" if plan.planes > 1 else ""
+    spines, superspines = _name_groups(place, plan)
     if tier == "superspine":
         served = number // max(1, plan.superspines)
-        return f"superspines of spine number {served}{of_plane}", f"superspines{of_plane}"
+        of_plane = f", plane {plane}" if plan.planes > 1 else ""
+        return f"superspines of spine number {served}{of_plane}", superspines
     if tier == "front":
         return (f"front switches of pod {pod}, unit {unit}",)
-    return (f"spines of pod {pod}{of_plane}",) if tier == "spine" else ()
+    return (spines,) if tier == "spine" else ()
+
+
+def name_groups_above(leaf: str, plan: AddressPlan | None) -> tuple[str, str]:
+    """Return the groups of all spines, and of all superspines, that a leaf's paths are spread over;
+    "" for what the plan does not know or have.
+    """
+    if plan is None or (place := find_switch(leaf, plan)) is None or place.tier != "leaf":
+        return "", ""
+    spines, superspines = _name_groups(place, plan)
+    return spines, superspines if plan.tiers == 3 else ""
+
+
+def _name_groups(place: SwitchPlace, plan: AddressPlan) -> tuple[str, str]:
+    of_plane = f", plane {place.plane}" if plan.planes > 1 else ""
+    return f"spines of pod {place.pod}{of_plane}", f"superspines{of_plane}"

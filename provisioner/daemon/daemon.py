@@ -215,8 +215,7 @@ class Daemon:
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
         self.storage_watch = build_storage_watch(context, self.tenancy, parts.alerts)
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
-        driven = self.engine, self.tenancy, parts.fabrics
-        self.fabric = build_fabric_sessions(context, tests, *driven)
+        self.fabric = build_fabric_sessions(context, tests, self.engine, watched[0], parts.fabrics)
         self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []
         self._measuring: list[asyncio.Task[None]] = []

@@ -15,6 +15,7 @@ from rig import World
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.fabric import fabric_checks
+from provisioner.checks.fabric.rail_port import Member
 from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.execution.validate.fabric_tests import FabricTests
@@ -23,7 +24,7 @@ from provisioner.model.cohort import CheckResult, Evidence, Gate, HealthReport, 
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.outcome import Reason
+from provisioner.model.outcome import Blocker, Reason
 
 HOUR_S, Act = 3600.0, Callable[["Place"], Any]
 
@@ -180,6 +181,32 @@ def test_one_node_is_tested_with_idle_certified_ones_that_keep_their_certificate
         return {(n.state, n.certificate) for n in await place.store.nodes.list() if n.id in lent}
 
     assert virtual_time.run(states()) == {(State.CERTIFIED, f"c-{n}") for n in lent}
+
+
+def test_a_rail_is_tested_by_its_card_on_all_planes_and_never_by_one_of_several_cards(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        place = Place(World(tmp_path, nodes=1, seed=3, certify_gates="abc"))
+        await place.prepare(())
+        daemon = place.world.daemon
+        assert daemon is not None
+        tests = FabricTests(daemon.site, place.store, daemon.parts.matrix)
+        node = await place.store.nodes.get("su0-n00")
+        assert node is not None
+        first, second = (next(p for p in node.ports if p.rail == rail) for rail in (0, 1))
+
+        async def read(slot: str) -> Member | Blocker:
+            more = first.model_copy(update={"switch": "leaf-p1-su0-r0", "nic_slot": slot})
+            ports = (*node.ports, more)
+            return await tests.read_member(node.model_copy(update={"ports": ports}))
+
+        assert await read(first.nic_slot) == await tests.read_member(node)
+        several = await read(second.nic_slot)
+        assert isinstance(several, Blocker)
+        assert "a rail has several cards" in several.detail
+
+    virtual_time.run(main())
 
 
 def test_with_too_few_partners_nothing_is_begun(tmp_path: Path) -> None:

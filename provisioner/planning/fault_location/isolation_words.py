@@ -214,8 +214,8 @@ class Fabric(Record):
 
     def crosses_pods(self, leaf: str, other: str) -> bool:
         """Return whether two leaves are in different pods, as far as these are known."""
-        one, another = self.pod_of_leaf[leaf], self.pod_of_leaf[other]
-        return bool(one and another) and one != another
+        pods = {self.pod_of_leaf[leaf], self.pod_of_leaf[other]}
+        return len(pods - {""}) > 1
 
     def find_way(self, one: Cell, other: Cell) -> frozenset[Part]:
         """Return the parts that a test between two cells depends on; kept for each pair."""

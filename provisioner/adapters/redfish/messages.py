@@ -153,7 +153,8 @@ def find_failed_part(body: Json) -> tuple[Message, ...] | None:
     DSP0266, "Extended information", puts it beside the whole (`@Message.ExtendedInfo`) or beside
     one property (`Members@Message.ExtendedInfo`). Advice about what was given stands there too.
     """
-    said = collect_messages({k: v for k, v in body.items() if k.endswith(_INFO)})
+    told = {k: v for k, v in body.items() if k.endswith(_INFO)}
+    said = collect_messages(told) if told else ()
     failed = tuple(
         m for m in said if m.severity == "Critical" or m.key == _INTERNAL or m.meaning in _REFUSING
     )

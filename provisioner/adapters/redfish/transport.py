@@ -487,7 +487,10 @@ class RedfishTransport:
             line.leave_session(login, _now())
 
     def _line(self, bmc: BmcAddress) -> Line:
-        return self._lines.setdefault(bmc.url, Line())
+        line = self._lines.get(bmc.url)
+        if line is None:
+            line = self._lines[bmc.url] = Line()
+        return line
 
     def _tell(self, line: Line, bmc: BmcAddress) -> None:
         """Log once per BMC each protection that the settings leave out."""

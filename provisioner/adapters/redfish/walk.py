@@ -99,11 +99,14 @@ class Allowance:
         if call.method != "GET":  # it is heard to its end
             return await transport.request(address, call)
         left_bytes = call.size_max_bytes if bulk else max(1, self._bytes_max - self._bytes)
-        bounded = replace(
-            call,
-            timeout_s=min(call.timeout_s, max(0.1, self._time_s - self._find_waited_s())),
-            size_max_bytes=min(call.size_max_bytes, left_bytes),
-        )
+        left_s = max(0.1, self._time_s - self._find_waited_s())
+        bounded = call
+        if left_s < call.timeout_s or left_bytes < call.size_max_bytes:
+            bounded = replace(
+                call,
+                timeout_s=min(call.timeout_s, left_s),
+                size_max_bytes=min(call.size_max_bytes, left_bytes),
+            )
         self._begin()
         try:
             reply = await transport.request(address, bounded)

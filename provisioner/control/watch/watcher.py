@@ -340,12 +340,10 @@ class Watcher:
         heard = {b.name: turns.heard.get(b.name, 0.0) for b in polled}
         limit_s = self._settings.watch_silent_s
         level["watch.silent"] = watch_rules.find_silent_bmcs(heard, turns.began_at, now, limit_s)
-        certificate = (
-            await self._store.evidence.get_certificate(node.certificate)
-            if node.certificate
-            else None
-        )
-        revoked = certificate is not None and await self._store.evidence.is_revoked(certificate.id)
+        certificate = None
+        revoked = False
+        if node.certificate:
+            certificate, revoked = await self._store.evidence.read_standing(node.certificate)
         level["watch.age"] = watch_rules.certificate_age(certificate, now, revoked=revoked)
         if await self.keeper.level(node.id, level):
             await self.keeper.consider(node)

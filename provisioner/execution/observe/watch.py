@@ -57,6 +57,10 @@ class Budget:
 
     async def take_slot(self, *, urgent: bool) -> None:
         """Wait until one request is within the budget."""
+        if self._pump is None:  # nobody waits
+            self._fill(self._clock.now())
+            if self._take(urgent=urgent):
+                return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked += 1
         heapq.heappush(self._waiting, (0 if urgent else 1, self._asked, turn))
@@ -69,20 +73,27 @@ class Budget:
             while self._waiting:
                 self._fill(self._clock.now())
                 urgent = self._waiting[0][0] == 0
-                left = self._left + (self._extra if urgent else 0.0)
-                per_s = self.per_s + (self.extra_per_s if urgent else 0.0)
-                if left < 0.999:  # sums of fractions fall short of one by a hair
+                if self._waiting[0][2].done():  # the waiting caller is gone
+                    heapq.heappop(self._waiting)
+                elif self._take(urgent=urgent):
+                    heapq.heappop(self._waiting)[2].set_result(None)
+                else:
+                    left = self._left + (self._extra if urgent else 0.0)
+                    per_s = self.per_s + (self.extra_per_s if urgent else 0.0)
                     await self._clock.sleep((1.0 - left) / per_s)
-                    continue
-                _, _, turn = heapq.heappop(self._waiting)
-                if not turn.done():  # the waiting caller may be gone
-                    extra = min(1.0, self._extra) if urgent else 0.0
-                    self._extra -= extra
-                    self._left -= 1.0 - extra
-                    self.spent += 1
-                    turn.set_result(None)
         finally:
             self._pump = None
+
+    def _take(self, *, urgent: bool) -> bool:
+        """Take one request out of what is left; return False if there is none."""
+        left = self._left + (self._extra if urgent else 0.0)
+        if left < 0.999:  # sums of fractions fall short of one by a hair
+            return False
+        extra = min(1.0, self._extra) if urgent else 0.0
+        self._extra -= extra
+        self._left -= 1.0 - extra
+        self.spent += 1
+        return True
 
     def _fill(self, now: float) -> None:
         passed_s = now - self._at
@@ -153,9 +164,10 @@ class OutOfBand:
             system = await client.service.read_system(alone=True)
             if system is None:
                 return ()
-            related = list_related(system.data)
-            walk = client.service.walk(apart=True)
-            bodies = [one.data for one in await walk.read_several(related)] if related else []
+            bodies = []
+            if related := list_related(system.data):
+                walk = client.service.walk(apart=True)
+                bodies = [one.data for one in await walk.read_several(related)]
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
         return tuple(event for body in (system.data, *bodies) for event in read_conditions(body))

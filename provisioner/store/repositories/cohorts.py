@@ -20,6 +20,11 @@ from provisioner.store.signing import verify
 # Evidence about nodes: inventories, reports, raw output, certificates, proofs, matrices.
 
 
+def _read_standing(connection: Connection, name: str) -> tuple[Certificate | None, bool]:
+    certificate = evidence_rows.read_certificate(connection, name)
+    return certificate, certificate is not None and evidence_rows.revoked(connection, name)
+
+
 def _read_trust(connection: Connection, certificate: str) -> tuple[Mapping[str, bytes], bool]:
     """Return the keys whose signatures are believed, and whether the certificate is revoked."""
     keys = credential_rows.believed(connection)
@@ -79,6 +84,10 @@ class SqlEvidenceRepository:
 
     async def get_certificate(self, certificate_id: str) -> Certificate | None:
         return await self._transactions.recall(evidence_rows.read_certificate, certificate_id)
+
+    async def read_standing(self, certificate_id: str) -> tuple[Certificate | None, bool]:
+        """Return a certificate, and whether it is revoked, read together."""
+        return await self._transactions.recall(_read_standing, certificate_id)
 
     async def is_attested(self, certificate: Certificate) -> bool:
         """Return whether a key of ours that was not withdrawn signed exactly this certificate."""

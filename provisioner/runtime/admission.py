@@ -176,6 +176,8 @@ def _oldest_of_most(places: Iterable[Place]) -> Place | None:
 
 def name_address(address: str) -> str:
     """Return an address in its usual form, without a scope; one mapped from IPv4 as that."""
+    if ":" not in address and "%" not in address:
+        return address  # IPv4 has one form; to parse it costs as much as to accept a connection
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -187,6 +189,8 @@ def name_address(address: str) -> str:
 def name_peer(address: str) -> str:
     """Return the name under which a peer is counted: the whole /64 for an IPv6 host."""
     named = name_address(address)
+    if ":" not in named:
+        return named
     try:
         return str(ipaddress.IPv6Network((int(ipaddress.IPv6Address(named)) >> 64 << 64, 64)))
     except ValueError:

@@ -14,6 +14,7 @@ work is in the figures.
 
 `wall_s` begins with the first probe and ends with the last plan; `daemon_cpu_s` is this process's.
 The simulator's waits (a switch that applies, in-band facts) run `--speed` times as fast as devices.
+`--stops` tells what held the event loop until all hosts were up, which costs some CPU.
 The last line is JSON; the exit code is 1 if a host failed or a target is missed, that of the wall
 in proportion to the number of hosts.
 """
@@ -38,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import this_machine
+from loop_probe import LoopProbe
 from processes import used
 
 from provisioner import components
@@ -56,6 +58,7 @@ MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 WALL_MAX_S = 3600.0
 CORE_HOURS_MAX = 1.0  # of the daemon, for 10,000 BMCs
 FILES_MAX = 65536
+STOP_MAX_MS = 100.0
 STILL_S = 30.0  # without a further host: print what the others wait for
 
 
@@ -100,7 +103,9 @@ def _say_waits(nodes: Sequence[Node]) -> None:
         say(f"    {count} {wait}")
 
 
-async def bring_up(hosts: int, speed: float, limit_s: float, folder: Path) -> dict[str, Any]:
+async def bring_up(
+    hosts: int, speed: float, limit_s: float, folder: Path, probe: LoopProbe | None
+) -> dict[str, Any]:
     """Bring a site of so many hosts up; return the figures."""
     asked = running.Asked(nodes=hosts, speed=speed, one_listener=True)
     async with running.run_simulator(asked, folder) as site:
@@ -114,18 +119,19 @@ async def bring_up(hosts: int, speed: float, limit_s: float, folder: Path) -> di
         exempting = asyncio.create_task(exempt_heap_daily())  # as beside every daemon
         with lock_data_directory(folder / "data"):
             async with open_data(folder / "data", clock.now()) as data:
-                await running.drive(
-                    choose_settings(hosts, speed),
-                    files,
-                    MATRIX,
-                    site,
-                    clock,
-                    data,
-                    standing.see,
-                    lambda _seen, _running: standing.over,
-                    began,
-                    limit_s,
-                )
+                async with probe or contextlib.nullcontext():
+                    await running.drive(
+                        choose_settings(hosts, speed),
+                        files,
+                        MATRIX,
+                        site,
+                        clock,
+                        data,
+                        standing.see,
+                        lambda _seen, _running: standing.over,
+                        began,
+                        limit_s,
+                    )
                 intake_s, requests = time.monotonic() - began, await site.get("/requests")
                 planned = await _plan_all(data, read_matrix([MATRIX, files.overlay]))
         exempting.cancel()
@@ -150,9 +156,11 @@ async def bring_up(hosts: int, speed: float, limit_s: float, folder: Path) -> di
         "hosts_per_min": round(hosts * 60 / wall_s, 1),
         "memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "speed": speed,
+        **(probe.compute_figures() if probe else {}),
         "reached": standing.up == planned == hosts
         and wall_s <= WALL_MAX_S * hosts / HOSTS
-        and core_hours <= CORE_HOURS_MAX,
+        and core_hours <= CORE_HOURS_MAX
+        and (probe is None or max(probe.beats) <= STOP_MAX_MS),
     }
 
 
@@ -200,7 +208,9 @@ def main() -> int:
     parser.add_argument("--speed", type=float, default=20.0, help="of the simulator's waits")
     parser.add_argument("--limit-s", type=float, default=2 * WALL_MAX_S)
     parser.add_argument("--profile", type=Path, help="write cProfile's figures; they cost time")
+    parser.add_argument("--stops", action="store_true", help="measure what holds the event loop")
     asked = parser.parse_args()
+    probe = LoopProbe() if asked.stops else None
     _raise_file_limit()
     profile = cProfile.Profile()
     if asked.profile:
@@ -209,8 +219,10 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="bench-fleet-up-") as folder,
         asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
-        report = runner.run(bring_up(asked.hosts, asked.speed, asked.limit_s, Path(folder)))
+        report = runner.run(bring_up(asked.hosts, asked.speed, asked.limit_s, Path(folder), probe))
     profile.disable()
+    for line in probe.list_lines() if probe else ():
+        say(line)
     if asked.profile:
         profile.dump_stats(asked.profile)
         pstats.Stats(profile).sort_stats("tottime").print_stats(30)

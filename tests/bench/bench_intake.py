@@ -12,6 +12,11 @@ inspection, since they have not what it looks for, and with passwords that were 
 before. What we do more is paid for in our figures. Simulated waiting (a switch at work, in-band
 facts) runs at `SPEED` for us; Ironic has none of it here.
 
+Ours is held against what a bare client needs (`bare_cpu_s`): the same requests, sent again to the
+same site once it is up, by aiohttp alone over kept connections, each BMC and switch one after the
+other, and as many TLS handshakes as there were. Bodies are read and not parsed; a request that
+changes something is a reading of the service root there. `cpu_ratio_bare` is ours over it.
+
 With `--hosts-only` Ironic takes the host's BMC alone, one of our eleven, and the ratios are named
 `_per_host`. `make bench NAME=intake` runs Ironic as released and with its password hash at the 40
 rounds that it had before 35.0.0 (`..._patched`). The last line is JSON.
@@ -25,31 +30,39 @@ import json
 import os
 import platform
 import resource
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import aiohttp
 from ironic_peer import PINS, Bmc, Ironic, install
 from processes import Peak, used
+from yarl import URL
 
+from provisioner.adapters.bounded_http import bare_context
 from provisioner.daemon.data import open_data
 from provisioner.integrations.demo import running
 from provisioner.integrations.demo.site import choose_settings, prepare_files
 from provisioner.model.node import NodeKind, State
+from provisioner.ports import Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.database.data_directory import lock_data_directory
+from provisioner.store.repositories.vault import Vault
 
 BEFORE = (State.DISCOVERED, State.INTAKE)
 SYSTEM = "/redfish/v1/Systems/1"  # as the simulator's default vendor names it
 CARD = "/redfish/v1/Systems/Bluefield"
 PASSWORD = "Card-of-this-bench-1"
+ROOTS = {True: "/redfish/v1", False: "/nvue_v1/revision"}  # of a BMC, of a switch
 PORT = 16385
 NODES = 12  # of fewer, a node's own device times are most of the time
 SPEED = 20.0  # of the simulated waits: in-band facts, a switch that applies; Ironic has none here
@@ -67,6 +80,7 @@ class Figures:
     requests: int  # to every BMC
     requests_host_bmc: int
     memory_max_mib: float  # proportional set size of all its processes
+    bare: dict[str, float] | None = None  # of a bare client: what it sent, and its CPU
 
     def told(self) -> dict[str, float]:
         """Per node, rounded."""
@@ -81,13 +95,96 @@ class Figures:
             "requests_per_bmc": round(self.requests / self.bmcs, 1),
             "requests_to_host_bmc": round(self.requests_host_bmc / self.nodes, 1),
             "memory_max_mib": round(self.memory_max_mib, 1),
+            **(self.bare or {}),
         }
 
 
 # --- the provisioner
 
 
-async def ours(nodes: int, directory: Path) -> dict[str, float]:
+@dataclass
+class Sent:
+    """What left this process."""
+
+    requests: list[tuple[str, str]] = field(default_factory=list)  # method, URL
+    handshakes: int = 0
+
+
+@contextmanager
+def note_sent() -> Iterator[Sent]:
+    """Note every request that aiohttp sends in this process while inside, and every handshake."""
+    sent = Sent()
+    request, wrap = aiohttp.ClientSession._request, ssl.SSLContext.wrap_bio
+
+    def note(session: Any, method: str, url: Any, **options: Any) -> Any:
+        sent.requests.append((method, str(url)))
+        return request(session, method, url, **options)
+
+    def count(
+        context: Any, inward: Any, outward: Any, server_side: bool = False, *more: Any, **named: Any
+    ) -> Any:
+        sent.handshakes += not server_side
+        return wrap(context, inward, outward, server_side, *more, **named)
+
+    with (
+        patch.object(aiohttp.ClientSession, "_request", note),
+        patch.object(ssl.SSLContext, "wrap_bio", count),
+    ):
+        yield sent
+
+
+async def repeat_bare(
+    sent: Sent, endpoints: Mapping[str, str], logins: Mapping[str, str]
+) -> dict[str, float]:
+    """Send the same again by a bare client; return what it sent, and its CPU seconds."""
+    paths: dict[str, list[str]] = {}
+    origins = {url.rstrip("/"): name for name, url in endpoints.items()}
+    for method, url in sent.requests:
+        origin = str(URL(url).origin())
+        if origin in origins:
+            place = url.removeprefix(origin) if method == "GET" else ROOTS["/" in origins[origin]]
+            paths.setdefault(origin, []).append(place)
+    connector = aiohttp.TCPConnector(limit=0, ssl=bare_context())
+    failed = 0
+
+    async def read_all(origin: str, places: list[str]) -> None:
+        nonlocal failed
+        headers = {"Authorization": logins[origins[origin]]}
+        for place in places:
+            async with session.get(origin + place, headers=headers) as answer:
+                await answer.read()
+                failed += answer.status >= 500
+
+    async def shake_hands(origin: str) -> None:
+        at = URL(origin)
+        _, writer = await asyncio.open_connection(at.host, at.port, ssl=bare_context())
+        writer.transport.abort()
+
+    before = time.process_time()
+    async with aiohttp.ClientSession(connector=connector) as session:
+        await asyncio.gather(*(read_all(*one) for one in paths.items()))
+    known = list(paths)
+    for number in range(max(0, sent.handshakes - len(known))):
+        await shake_hands(known[number % len(known)])
+    return {
+        "bare_requests": sum(map(len, paths.values())),
+        "bare_handshakes": max(sent.handshakes, len(known)),
+        "bare_failed": failed,
+        "bare_cpu_s": time.process_time() - before,
+    }
+
+
+async def read_logins(vault: Vault, endpoints: Mapping[str, str]) -> dict[str, str]:
+    """The Basic login of each BMC and switch as it is now, by its name."""
+    logins = {}
+    for name in endpoints:
+        known = await vault.current(name if "/" in name else f"{name}/api")
+        username, secret = known or ("", Secret(""))
+        logins[name] = aiohttp.encode_basic_auth(username, secret.reveal())
+    return logins
+
+
+async def ours(nodes: int, directory: Path) -> dict[str, Any]:
     """In a process of its own: from addresses to nodes that have left `intake`."""
     asked = running.Asked(nodes=nodes, speed=SPEED)
     async with running.run_simulator(asked, directory) as site:
@@ -107,7 +204,7 @@ async def ours(nodes: int, directory: Path) -> dict[str, float]:
             last[:] = [time.monotonic()]
             return _taken_in(seen) == nodes
 
-        with lock_data_directory(data_directory):
+        with lock_data_directory(data_directory), note_sent() as sent:
             async with open_data(data_directory, clock.now()) as data:
                 await running.drive(
                     choose_settings(asked.nodes, asked.speed),
@@ -122,18 +219,23 @@ async def ours(nodes: int, directory: Path) -> dict[str, float]:
                     600.0,
                 )
                 taken = _taken_in(await data.store.nodes.list())
+                logins = await read_logins(data.vault, endpoints)
         wall_s = last[0] - first[0]
         after = resource.getrusage(resource.RUSAGE_SELF)
         told = await site.get("/requests")
         assert taken == nodes, f"only {taken} of {nodes} nodes left intake"
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        bare = await repeat_bare(sent, endpoints, logins)
+        bare["cpu_ratio_bare"] = cpu_s / bare["bare_cpu_s"]
         figures = Figures(
             nodes=nodes,
             bmcs=sum("/" in name for name in endpoints),
             wall_s=wall_s,
-            cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            cpu_s=cpu_s,
             requests=told["redfish"],
             requests_host_bmc=told["redfish_by_bmc"]["host"],
             memory_max_mib=after.ru_maxrss / 1024,
+            bare={name: round(figure, 3) for name, figure in bare.items()},
         )
     return asdict(figures)
 

@@ -12,7 +12,9 @@ in a network namespace of their own, without a way out.
 What a daemon has after its first day is there at the start: ways, sessions that have expired,
 subscriptions, and when each BMC was asked, so that 8 BMCs a second are asked for the first time of
 their day. CPU time of this process counts, all threads. Without `--sweeps` no versions are read:
-sweeps take what `watch_requests_per_s` leaves them. The last line is JSON.
+sweeps take what `watch_requests_per_s` leaves them. The last line is JSON. With few nodes and many
+events (`--nodes 256 --events 100000`) `event_in_handshakes` is what an event costs, as a multiple
+of our part of its connection's handshake.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from typing import Any
 
 import this_machine
 import watched_fleet
-from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, nobody, rounded
+from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, handshakes, nobody, rounded
 from processes import family, used
 from watched_fleet import LISTENER, Fleet, Kind, posting, told
 
@@ -137,7 +139,7 @@ class Ours:
         client, offered = self.ways[kind.name]
         eyes, secret = self.watcher.eyes, Secret(kind.password)
         address = BmcAddress(bmc.url, kind.username, secret, bmc.pin)
-        eyes._offers[node.id, bmc.url] = offered
+        eyes._offers.setdefault(node.id, {})[bmc.url] = offered
         for reach in (eyes._urgent, eyes._patient) if self.asked.sweeps else (eyes._urgent,):
             mine = Redfish(reach.transport, address, client.quirk)
             mine.service._found.system = client.service._found.system
@@ -237,6 +239,7 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
         "all_that_was_due": found["looks"] / wall >= 0.95 * asked.nodes / LOOK_S
         and events.get("200", 0) / wall >= 0.95 * per_s,
         "share_of_a_core": (cpu + apart) / wall,
+        **per_event(cpu + apart, events.get("200", 0)),
         **found,
         "looks_per_s": found["looks"] / wall,
         "requests_per_s": (now_requests - requests) / wall,
@@ -250,6 +253,17 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
             "poster": (events["cpu"] - before["cpu"]) / wall,
         },
         "loops_that_failed": ended,
+    }
+
+
+def per_event(cpu_s: float, events: float) -> dict[str, float]:
+    """What an event cost with all else in it, and our part of a TLS handshake beside it."""
+    ours_ms = handshakes(served=True)
+    event_ms = 1000 * cpu_s / max(1.0, events)
+    return {
+        "event_cpu_ms": event_ms,
+        "handshake_cpu_ms": ours_ms,
+        "event_in_handshakes": event_ms / ours_ms,
     }
 
 

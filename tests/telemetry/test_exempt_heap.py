@@ -87,6 +87,43 @@ def test_a_heap_that_grows_is_exempted_before_a_full_collection_walks_it() -> No
     assert (frozen, left) == ("True", "False")
 
 
+SETTLING = """
+import asyncio, gc, time
+from provisioner.runtime import event_loop
+
+class Node:
+    def __init__(self, n):
+        self.name, self.of = f"n{n}", [n]
+
+async def settle():
+    event_loop.GROWN_MIN = 20_000
+    event_loop.SETTLED_S = 0.01
+    daily = asyncio.create_task(event_loop.exempt_heap_daily())
+    await asyncio.sleep(0)
+    heap = [Node(n) for n in range(400_000)]
+    began = time.thread_time()
+    await asyncio.sleep(0.02)  # the minute is over
+    settled = time.thread_time() - began
+    frozen = gc.get_freeze_count()
+    began = time.thread_time()
+    event_loop.exempt_heap()  # as each day
+    print(settled / (time.thread_time() - began), frozen > 400_000)
+    daily.cancel()
+
+asyncio.run(settle())
+"""
+
+
+def test_a_minute_after_the_start_what_was_read_is_exempted_without_a_walk() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SETTLING], capture_output=True, text=True, timeout=100, check=True
+    )
+    ratio, frozen = done.stdout.split()
+
+    assert float(ratio) < 0.5
+    assert frozen == "True"
+
+
 @pytest.mark.long
 def test_a_daemon_exempts_its_heap_after_its_start_and_again(
     monkeypatch: pytest.MonkeyPatch,

@@ -116,8 +116,9 @@ async def exempt_heap_daily() -> None:
     """Exempt modules and the matrix at once, what a growing fleet adds, and all of it each day.
 
     What was exempt already is not walked again a minute after the start, when a large fleet is
-    still being read: that stopped every thread for seconds. Never ends. A process that starts many loops, as tests do, pays for none of it: a collection
-    of everything that exists takes 0.4 s where modules and tests fill half a gigabyte.
+    still being read: that stopped every thread for seconds. Never ends. A process that starts many
+    loops, as tests do, pays for none of it: a collection of everything that exists takes 0.4 s
+    where modules and tests fill half a gigabyte.
     """
     exempt_heap()
     gc.callbacks.append(exempt_growth)

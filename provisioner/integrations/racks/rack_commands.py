@@ -34,6 +34,7 @@ from provisioner.integrations.racks import (
     cold_reboot_commands,
     fabric_commands,
     firmware_commands,
+    partition_commands,
     password_commands,
     update_commands,
     water_commands,
@@ -71,6 +72,7 @@ app.command()(water_commands.dry)
 app.command()(water_commands.power)
 app.command()(password_commands.password)
 app.command()(fabric_commands.fabric)
+app.command()(partition_commands.partitions)
 app.command()(certificate_commands.certificates)
 app.command("verify-certificate")(certificate_commands.verify_certificate)
 app.command()(approve_commands.approve)

@@ -1,0 +1,136 @@
+"""The manager of NVLink partitions over REST: NMX Manager, or NetQ NVLink in its place.
+
+Every change is asynchronous: an operation is followed, and the listing afterwards is the answer.
+An operation that the manager forgot, as one that restarted does, says nothing: the listing tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from provisioner.integrations.racks.nvlink_partitions import (
+    Gpu,
+    Partition,
+    PartitionAct,
+    Verb,
+    is_so,
+    read_gpus,
+    read_partitions,
+)
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Call, LoginRefused, Malformed, PortError, Reply, Unreachable
+from provisioner.ports.wire import SwitchAddress, SwitchTransport, status_words
+
+PREFIX = "/nmx/v1"
+READ_S = 60.0
+BYTES_MAX = 32 * 2**20
+POLL_S = 2.0
+POLLS_MAX = 150  # of one operation: five minutes
+LOOKS_MAX = 5  # after an operation ended, or was forgotten
+_ENDED = frozenset({"completed", "failed", "cancelled"})
+
+
+class PartitionManager:
+    """One manager."""
+
+    def __init__(
+        self,
+        transport: SwitchTransport,
+        address: SwitchAddress,
+        pause: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._transport = transport
+        self._address = address
+        self._pause = pause
+
+    async def look(self) -> tuple[Sequence[Gpu], Sequence[Partition]]:
+        """Return GPUs and partitions as they are listed now. Raises PortError."""
+        try:
+            gpus = read_gpus(await self._get("/gpus"))
+            return gpus, read_partitions(await self._get("/partitions"))
+        except ValueError as error:
+            raise Malformed(str(error)) from None
+
+    async def make(self, act: PartitionAct) -> Blocker | None:
+        """Send one act, follow it, and prove it by the listing; return why it is not so."""
+        said = ""
+        try:
+            said = await self._follow(await self._send(act))
+        except LoginRefused as error:
+            return _no(act, error.reason, str(error))
+        except Unreachable as error:
+            if not error.maybe_executed:
+                return _no(act, error.reason, str(error))
+            said = str(error)
+        except PortError as error:
+            return _no(act, error.reason, str(error))
+        for number in range(LOOKS_MAX):
+            if number:
+                await self._pause(POLL_S)
+            try:
+                if is_so(act, (await self.look())[1]):
+                    return None
+            except PortError as error:
+                said = said or str(error)
+        return _no(act, Reason.CANNOT_TELL, said or "the manager does not list it so")
+
+    async def _send(self, act: PartitionAct) -> str:
+        """Return the operation. Raises PortError."""
+        members = [place.encode() for place in sorted(act.members)]
+        where = f"{PREFIX}/partitions/{quote(act.ident, safe='')}"
+        if act.verb is Verb.CREATE:
+            call = Call("POST", f"{PREFIX}/partitions", {"Name": act.name, "Members": members})
+        elif act.verb is Verb.SET:
+            call = Call("PUT", where, {"Members": members})
+        else:
+            call = Call("DELETE", where)
+        reply = await self._transport.request(self._address, call)
+        if reply.status >= 500:
+            raise Unreachable(status_words(reply), maybe_executed=True)
+        if not 200 <= reply.status < 300:
+            raise Malformed(f"{act}: {status_words(reply)}")
+        operation = _parse(reply).get("operationId")
+        return operation if isinstance(operation, str) and len(operation) <= 128 else ""
+
+    async def _follow(self, operation: str) -> str:
+        """Wait for the end of an operation; return what is said of one that did not succeed."""
+        for _ in range(POLLS_MAX if operation else 0):
+            try:
+                shown = await self._get(f"/operations/{quote(operation, safe='')}")
+            except Malformed as error:
+                return f"its operation is not shown any more: {error}"
+            except PortError:
+                shown = {}
+            status = shown.get("Status") if isinstance(shown, dict) else None
+            if status in _ENDED:
+                result = shown.get("Result")
+                told = result.get("Details") if isinstance(result, dict) else ""
+                return "" if status == "completed" else f"{status}: {told or ''}"[:300]
+            await self._pause(POLL_S)
+        return "its operation did not end in time" if operation else ""
+
+    async def _get(self, where: str) -> Any:
+        call = Call("GET", f"{PREFIX}{where}", timeout_s=READ_S, size_max_bytes=BYTES_MAX)
+        reply = await self._transport.request(self._address, call)
+        if reply.status in (401, 403):
+            raise LoginRefused(f"{where}: HTTP status {reply.status}")
+        if reply.status >= 500:
+            raise Unreachable(f"{where}: {status_words(reply)}", maybe_executed=False)
+        if reply.status != 200:
+            raise Malformed(f"{where}: HTTP status {reply.status}")
+        return reply.json()
+
+
+def _parse(reply: Reply) -> dict[str, Any]:
+    try:
+        body = reply.json()
+    except PortError:
+        return {}  # it was taken; without its operation the listing tells
+    return body if isinstance(body, dict) else {}
+
+
+def _no(act: PartitionAct, reason: Reason, detail: str) -> Blocker:
+    unblock = "Look at the manager's partitions and operations, then run it again."
+    return Blocker(reason=reason, subject=str(act), detail=detail[:300], unblock=unblock)

@@ -1,0 +1,121 @@
+"""A simulated manager of NVLink partitions, by NMX Manager's REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.integrations.sim.racks.rack import Answer
+
+PREFIX = "/nmx/v1"
+DEFAULT = 32766
+Json = dict[str, Any]
+
+
+@dataclass
+class ManagerFaults:
+    """What goes wrong. `forgets`: it restarts after it took a change, and knows no operation."""
+
+    forgets: bool = False
+    fails: bool = False  # an operation ends as failed, and changes nothing
+    lies: bool = False  # it ends as completed, and changes nothing
+    cut: bool = False  # an answer is a 500 after the change was taken
+
+
+@dataclass
+class Manager:
+    """GPUs, partitions and operations. `polls`: looks until an operation ends."""
+
+    gpus: list[Json] = field(default_factory=list)
+    partitions: dict[str, Json] = field(default_factory=dict)
+    polls: int = 1
+    faults: ManagerFaults = field(default_factory=ManagerFaults)
+    log: list[str] = field(default_factory=list)
+    _waiting: dict[str, tuple[int, Callable[[], None]]] = field(default_factory=dict)
+    _made: int = 0
+
+    def add_tray(self, domain: str, serial: str, slot: int, gpus: int = 4) -> None:
+        for device in range(1, gpus + 1):
+            at = {"ChassisID": 1, "ChassisSerialNumber": serial, "SlotID": slot, "HostID": 1}
+            one = {"ID": f"g{len(self.gpus)}", "DomainUUID": domain, "DeviceID": device}
+            self.gpus.append({**one, "LocationInfo": at, "Health": "HEALTHY"})
+
+    def add_default(self) -> None:
+        """Have the factory's partition hold every GPU."""
+        self._store("default", DEFAULT, "Default", [self.place(one) for one in self.gpus])
+
+    @staticmethod
+    def place(gpu: Json) -> Json:
+        at = gpu["LocationInfo"]
+        kept = {name: at[name] for name in ("ChassisID", "SlotID", "HostID")}
+        return {"DomainUUID": gpu["DomainUUID"], **kept, "DeviceID": gpu["DeviceID"]}
+
+    def _store(self, ident: str, number: int, name: str, members: list[Json]) -> None:
+        body = {"ID": ident, "PartitionID": number, "Name": name, "Type": "LOCATION_BASED"}
+        self.partitions[ident] = {**body, "Health": "HEALTHY", "Members": members}
+
+    def find_owner(self, place: Json) -> Json | None:
+        return next((p for p in self.partitions.values() if place in p["Members"]), None)
+
+    def request(self, method: str, path: str, body: Any) -> Answer:
+        """Answer one request with the right login."""
+        what, _, ident = path.removeprefix(f"{PREFIX}/").partition("/")
+        if method == "GET" and what == "gpus":
+            return Answer(200, [self._show(one) for one in self.gpus])
+        if method == "GET" and what == "partitions":
+            return Answer(200, list(self.partitions.values()))
+        if method == "GET" and what == "operations":
+            return self._operation(ident)
+        if what != "partitions":
+            return Answer(404)
+        return self._change(method, ident, body)
+
+    def _show(self, gpu: Json) -> Json:
+        owner = self.find_owner(self.place(gpu))
+        return {**gpu, "PartitionID": 0 if owner is None else owner["PartitionID"]}
+
+    def _change(self, method: str, ident: str, body: Any) -> Answer:
+        members = body["Members"] if body else []
+        for place in members:
+            owner = self.find_owner(place)
+            if owner is not None and owner["ID"] != ident:
+                self.log.append(f"violation: {place} is in {owner['Name']}")
+                return Answer(409, {"Error": "a GPU is in another partition"})
+        if method != "POST" and ident not in self.partitions:
+            return Answer(404)
+        self._made += 1
+        name = body["Name"] if method == "POST" else self.partitions[ident]["Name"]
+        self.log.append(f"{method} {name} {len(members)}")
+
+        def done() -> None:
+            if method == "DELETE":
+                del self.partitions[ident]
+            elif method == "PUT":
+                self.partitions[ident]["Members"] = members
+            else:
+                self._store(f"p{self._made}", self._made, name, members)
+
+        return self._take(f"op{self._made}", done)
+
+    def _take(self, operation: str, done: Callable[[], None]) -> Answer:
+        faults = self.faults
+        if faults.fails or faults.lies:
+            self._waiting[operation] = (self.polls, lambda: None)
+        elif faults.forgets or faults.cut:
+            done()
+        else:
+            self._waiting[operation] = (self.polls, done)
+        return Answer(500) if faults.cut else Answer(202, {"operationId": operation})
+
+    def _operation(self, ident: str) -> Answer:
+        if ident not in self._waiting:
+            return Answer(404)
+        left, done = self._waiting[ident]
+        if left > 0:
+            self._waiting[ident] = (left - 1, done)
+            return Answer(200, {"ID": ident, "Status": "in-progress"})
+        done()
+        self._waiting[ident] = (0, lambda: None)
+        status = "failed" if self.faults.fails else "completed"
+        return Answer(200, {"ID": ident, "Status": status, "Result": {"Details": "no room"}})

@@ -121,7 +121,8 @@ def read_partitions(body: object) -> Sequence[Partition]:
     """Return the listed partitions. Raises ValueError for a list that is not whole."""
     found = []
     for one in _list(body, PARTITIONS_MAX):
-        ident, number = one.get("ID"), one.get("PartitionID")
+        ident = one.get("ID")
+        number = one.get("PartitionID")
         if not isinstance(ident, str) or not isinstance(number, int) or not _is_number(number):
             raise ValueError("a partition has no ID")
         if not 0 < len(ident) <= 128:

@@ -34,7 +34,6 @@ from provisioner.integrations.racks import (
     cold_reboot_commands,
     fabric_commands,
     firmware_commands,
-    partition_commands,
     password_commands,
     update_commands,
     water_commands,
@@ -50,6 +49,7 @@ from provisioner.integrations.racks.membership import (
     judge_rack,
     judge_water,
 )
+from provisioner.integrations.racks.partitions import partition_commands
 from provisioner.integrations.racks.plan import PlannedUnit, RackPlan, read_plan
 from provisioner.integrations.racks.reading import LIMIT_S, read_switch_location, read_unit
 from provisioner.model.input_error import InputError

@@ -17,18 +17,18 @@ import pytest
 from aiohttp import web
 from typer.testing import CliRunner
 
-from provisioner.integrations.racks.nvlink_partitions import (
+from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.partitions.partition_commands import VARIABLE
+from provisioner.integrations.racks.partitions.tenant_partitions import (
     plan_partitions,
     read_gpus,
     read_partitions,
 )
-from provisioner.integrations.racks.partition_commands import VARIABLE
-from provisioner.integrations.racks.partition_manager import PartitionManager
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.sim.hardware.clock import load_certificate, make_certificate
 from provisioner.integrations.sim.racks.logins import read_login
-from provisioner.integrations.sim.racks.manager import Manager
+from provisioner.integrations.sim.racks.nmx import Nmx
 from provisioner.ports import Call, Reply, SwitchAddress
 
 UUID = "4b47fa0f-7dbc-474b-b521-fc3ffc6dc7df"
@@ -44,8 +44,8 @@ def make_plan(trays: int = 4) -> RackPlan:
     return RackPlan.model_validate({"racks": [rack]})
 
 
-def make_manager(trays: int = 4) -> Manager:
-    manager = Manager()
+def make_manager(trays: int = 4) -> Nmx:
+    manager = Nmx()
     for n in range(trays):
         manager.add_tray(UUID, "C1", 11 + n)
     manager.add_default()
@@ -55,7 +55,7 @@ def make_manager(trays: int = 4) -> Manager:
 class Wire:
     """The manager's transport, in memory."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Nmx) -> None:
         self.manager = manager
 
     async def request(self, _: SwitchAddress, call: Call) -> Reply:
@@ -63,18 +63,18 @@ class Wire:
         return Reply(told.status, dict(told.headers), told.encode())
 
 
-def look(manager: Manager) -> tuple[Any, Any]:
+def look(manager: Nmx) -> tuple[Any, Any]:
     shown = [manager.request("GET", f"/nmx/v1/{what}", None) for what in ("gpus", "partitions")]
     return read_gpus(shown[0].body), read_partitions(shown[1].body)
 
 
-def bring(manager: Manager, tenants: Mapping[str, str | None]) -> str:
+def bring(manager: Nmx, tenants: Mapping[str, str | None]) -> str:
     """Make the partitions; return what stopped it."""
 
     async def no_time(_: float) -> None: ...
 
     async def run() -> str:
-        asked = PartitionManager(Wire(manager), SwitchAddress("https://m"), no_time)
+        asked = NmxClient(Wire(manager), SwitchAddress("https://m"), no_time)
         planned = plan_partitions(make_plan(), tenants, *await asked.look())
         for blocker in planned.blockers:
             return f"{blocker.subject}: {blocker.detail}"
@@ -86,7 +86,7 @@ def bring(manager: Manager, tenants: Mapping[str, str | None]) -> str:
     return asyncio.run(run())
 
 
-def owners(manager: Manager) -> dict[int, set[str]]:
+def owners(manager: Nmx) -> dict[int, set[str]]:
     """Return by slot the names of the partitions that have a GPU of it, "" for none."""
     found: dict[int, set[str]] = {}
     for gpu in manager.gpus:
@@ -189,7 +189,7 @@ def test_any_field_that_is_lost_or_of_another_kind_is_refused_or_read_and_never_
 
 
 @contextmanager
-def served(manager: Manager, folder: Path) -> Iterator[tuple[str, Path]]:
+def served(manager: Nmx, folder: Path) -> Iterator[tuple[str, Path]]:
     """Serve the manager over HTTPS with a login; yield its address and its certificate."""
     certificate, key = make_certificate("netq", "127.0.0.1")
     (folder / "ca.pem").write_bytes(certificate)

@@ -15,8 +15,11 @@ from provisioner.cli.options.bmc_options import CaOption
 from provisioner.cli.options.checked_options import JsonOption, check_ca, check_url
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import CampaignFile
-from provisioner.integrations.racks.nvlink_partitions import PartitionPlan, plan_partitions
-from provisioner.integrations.racks.partition_manager import PartitionManager
+from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.partitions.tenant_partitions import (
+    PartitionPlan,
+    plan_partitions,
+)
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.update_start import limit_plan
 from provisioner.integrations.racks.water_commands import PlanFile, ask_person
@@ -63,7 +66,7 @@ def partitions(
     async def run() -> tuple[PartitionPlan, Blocker | None]:
         transport = SwitchHttps(ca_file=ca)
         try:
-            asked = PartitionManager(transport, address, asyncio.sleep)
+            asked = NmxClient(transport, address, asyncio.sleep)
             planned = plan_partitions(limited, tenants, *await asked.look())
             return await _carry_out(asked, limited, tenants, planned, apply=apply, yes=yes)
         finally:
@@ -89,7 +92,7 @@ def partitions(
 
 
 async def _carry_out(
-    asked: PartitionManager,
+    asked: NmxClient,
     plan: RackPlan,
     tenants: dict[str, str | None],
     planned: PartitionPlan,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.integrations.racks.nvlink_partitions import (
+from provisioner.integrations.racks.partitions.tenant_partitions import (
     Gpu,
     Partition,
     PartitionAct,
@@ -32,7 +32,7 @@ LOOKS_MAX = 5  # after an operation ended, or was forgotten
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
-class PartitionManager:
+class NmxClient:
     """One manager."""
 
     def __init__(

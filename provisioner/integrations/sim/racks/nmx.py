@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 @dataclass
-class ManagerFaults:
+class NmxFaults:
     """What goes wrong. `forgets`: it restarts after it took a change, and knows no operation."""
 
     forgets: bool = False
@@ -24,13 +24,13 @@ class ManagerFaults:
 
 
 @dataclass
-class Manager:
+class Nmx:
     """GPUs, partitions and operations. `polls`: looks until an operation ends."""
 
     gpus: list[Json] = field(default_factory=list)
     partitions: dict[str, Json] = field(default_factory=dict)
     polls: int = 1
-    faults: ManagerFaults = field(default_factory=ManagerFaults)
+    faults: NmxFaults = field(default_factory=NmxFaults)
     log: list[str] = field(default_factory=list)
     _waiting: dict[str, tuple[int, Callable[[], None]]] = field(default_factory=dict)
     _made: int = 0

@@ -1,0 +1,1 @@
+"""NVLink partitions of tenants, through NMX Manager or NetQ NVLink."""

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from provisioner.cli import app
 from provisioner.daemon.data import open_data
+from provisioner.integrations.sim.switches.switch import Neighbour
 from provisioner.ports import Secret
 
 Told = dict[tuple[str, str], dict[str, Any]]
@@ -171,14 +172,14 @@ def new_rack(fresh: Served, tmp_path: Path) -> Served:
 
 
 def examine(
-    site: Served, place: Path, change: Callable[[dict[str, Any]], None]
+    site: Served, place: Path, change: Callable[[dict[str, Any]], None], *words: str
 ) -> tuple[int, Told]:
     """Examine the new rack with its list, after `change` was made to that."""
     expected = site.site.build_expected()
     change(expected)
     (place / "expected.json").write_text(json.dumps(expected))
     files = ["--settings", str(place / "lab.yaml"), "--matrix", str(place / "site.yaml")]
-    return doctor(place, "--file", str(place / "expected.json"), *files)
+    return doctor(place, "--file", str(place / "expected.json"), *files, *words)
 
 
 def test_a_right_list_of_new_hardware_is_ready_before_the_first_intake(
@@ -257,3 +258,27 @@ def test_a_password_that_the_list_names_and_nobody_gave_is_asked_for(
 
     assert done.returncode == 2
     assert "NOBODY_SET_THIS" in done.stderr
+
+
+def test_cables_between_switches_are_read_and_compared_with_the_plan(
+    new_rack: Served, tmp_path: Path
+) -> None:
+    switches = new_rack.site.switches
+    for at, port, other, far in (
+        ("leaf-su0-r0", "swp33s0", "spine-0", "swp1s0"),
+        ("spine-0", "swp1s0", "leaf-su0-r0", "swp33s0"),
+        ("leaf-su0-r0", "swp33s1", "spine-3", "swp1s0"),  # the plan's is spine-1
+    ):
+        neighbour = Neighbour(other, far, switches[other].mac)
+        switches[at].add_port(port, neighbour=neighbour)
+    (tmp_path / "plan.yaml").write_text("{}")
+
+    code, told = examine(
+        new_rack, tmp_path, lambda _list: None, "--plan", str(tmp_path / "plan.yaml")
+    )
+
+    assert code == 1
+    found = told["cables", "leaf-su0-r0"]
+    assert found["standing"] == "bad"
+    assert "swp33s1 should see spine-1/swp1s0 and sees spine-3/swp1s0" in found["detail"]
+    assert "swp33s0" not in found["detail"]

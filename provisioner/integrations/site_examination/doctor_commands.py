@@ -25,6 +25,7 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import JsonOption, check_artifact_url, check_ca
 from provisioner.cli.options.matrix_files import DataOption, MatrixOption, read_matrix
+from provisioner.cli.options.serve_options import PlanFile
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.cluster import digests_of
 from provisioner.daemon.data import (
@@ -43,6 +44,7 @@ from provisioner.integrations.site_examination import judging as judge
 from provisioner.integrations.site_examination import looking as examination
 from provisioner.integrations.site_examination.judging import Examined, Standing
 from provisioner.integrations.site_examination.looking import Looked
+from provisioner.integrations.site_examination.uplinks import judge_uplinks
 from provisioner.model.expected import Expected, ExpectedNode
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import MAINTENANCE, Matrix
@@ -50,10 +52,13 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.intake.pairing import assemble_nodes, foresee_intake
 from provisioner.planning.matrix.pinned_files import list_pinned_files
+from provisioner.planning.places import address_plan
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.watch.membership import Joined, find_differences
 from provisioner.planning.watch.shards import LANES, find_shard, name_unit
 from provisioner.ports import Clock, PortError, SwitchAddress
 from provisioner.runtime.event_loop import find_open_files_limit
+from provisioner.runtime.shipped import read_text
 from provisioner.runtime.switch_systems import SwitchSystems, make_switches
 from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
@@ -176,6 +181,7 @@ def doctor(
         list[str] | None,
         typer.Option("--profile", help="A hardware profile that the site has; repeatable."),
     ] = None,
+    plan: PlanFile = None,
     lab: Annotated[
         bool, typer.Option("--lab", help="As `serve --lab`: unknown pins are left alone.")
     ] = False,
@@ -189,7 +195,9 @@ def doctor(
     credential works (tried once; a stored one that was refused is not tried again), and its clock.
     Before the first intake the list's factory credentials are tried, and what only an intake can
     show is "after intake". Of the matrix, what the site uses is judged: the releases of its list
-    and nodes. Exit code 0: ready; 1: a finding is bad, or was not examined; 2: the input is wrong.
+    and nodes. With --plan the cables between leaves, spines and superspines are compared with the
+    plan, by what both ends hear. Exit code 0: ready; 1: a finding is bad, or was not examined; 2:
+    the input is wrong.
 
     Example: provisioner doctor --file expected.yaml --range 10.0.0.0/24 --matrix site.yaml
     """
@@ -197,10 +205,8 @@ def doctor(
     pinned = read_matrix(matrix or [])
     check_ca("--ca-file", ca_file)
     expected = read_expected(file) if file else None
-    logins = read_secrets(expected, os.environ) if expected else Secrets({}, {})
-    search = _Search(expected, logins, tuple(parse_network(n) for n in networks or ()), port)
-    nodes = asyncio.run(_read_nodes(data))
-    use = judge.find_use(pinned, expected, nodes, profiles or ())
+    search = _read_search(expected, networks or (), port, plan)
+    use = judge.find_use(pinned, expected, asyncio.run(_read_nodes(data)), profiles or ())
     examined = [*_machine(data, chosen)]
     examined += judge.judge_matrix(pinned, use, production=chosen.production)
     examined += [judge.judge_list(expected, pinned)] if expected else []
@@ -212,8 +218,7 @@ def doctor(
         examined += _artifacts(pinned, use.releases, place, done, lab=not chosen.production)
         examined += _boot_token(pinned, place, chosen)
         task = bar.add_task("BMCs and switches", total=None)
-        update = partial(_advance, bar, task)
-        examined += asyncio.run(_devices(data, ca_file, search, update))
+        examined += asyncio.run(_devices(data, ca_file, search, partial(_advance, bar, task)))
     examined += _database(data)
     examined += examine_daemons(database_of(data), digests_of(chosen, pinned, {}))
     _show(examined, as_json=as_json, whole=whole)
@@ -348,6 +353,16 @@ class _Search(NamedTuple):
     secrets: Secrets
     networks: tuple[Network, ...]
     port: int
+    plan: AddressPlan | None = None  # whose cables between switches are to be compared
+
+
+def _read_search(
+    expected: Expected | None, networks: Iterable[str], port: int, plan: Path | None
+) -> _Search:
+    logins = read_secrets(expected, os.environ) if expected else Secrets({}, {})
+    ranges = tuple(parse_network(n) for n in networks)
+    cabled = address_plan.parse(str(plan), read_text(plan)) if plan else None
+    return _Search(expected, logins, ranges, port, cabled)
 
 
 async def _read_nodes(data: Path) -> tuple[Node, ...]:
@@ -377,7 +392,8 @@ async def _devices(
             subscriptions = await opened.store.alerts.list_subscriptions()
             unproved = judge.find_unproved(subscriptions, clock.now())
             systems = make_switches(switches)
-            tries = examination.looks(Reach(transport, systems, opened.vault), clock, nodes)
+            reach = Reach(transport, systems, opened.vault)
+            tries = examination.looks(reach, clock, nodes, cables=search.plan is not None)
             told = await _look(search, nodes, tries, transport, systems, clock, done)
             return [*told, *unproved]
     except PortError as error:
@@ -411,12 +427,17 @@ async def _look(
         partial(examination.stranger, transport, clock, u, factory) for u in found if u not in urls
     ]
     further += [
-        partial(_listed_switch, transport, switches, clock, entry, search.secrets)
+        partial(_listed_switch, transport, switches, clock, entry, search)
         for entry in entries
         if entry.kind is NodeKind.SWITCH
     ]
     looked = await examination.taken([*tries, *further], done)
     told = _told(looked)
+    if search.plan is not None:
+        site = {n.id for n in nodes if n.kind is NodeKind.SWITCH}
+        site |= {n.name for n in entries if n.kind is NodeKind.SWITCH}
+        around = {one.subject: one.around for one in looked if one.around is not None}
+        told += judge_uplinks(search.plan, site, around)
     if not entries:
         return told
     endpoints = [one.endpoint for one in looked if one.endpoint]
@@ -433,20 +454,22 @@ async def _listed_switch(
     switches: SwitchSystems,
     clock: Clock,
     entry: ExpectedNode,
-    secrets: Secrets,
+    search: _Search,
 ) -> Looked:
     facts = switches.get_facts(entry.os, entry.address)
     if facts is not None and not facts.stored_login:
         remedy = f"Try it by hand: `ssh {urlsplit(entry.address).hostname} show version`."
         finding = judge.report_later("switch", entry.name, "it is reached by SSH key only", remedy)
         return Looked(subject=entry.name, examined=(finding,))
-    login = secrets.switches.get(entry.name)
+    login = search.secrets.switches.get(entry.name)
     if login is None:
         remedy = "Add `username` and `password_env` to its entry."
         finding = judge.report_bad("switch", entry.name, "the list has no login for it", remedy)
         return Looked(subject=entry.name, examined=(finding,))
     address = SwitchAddress(entry.address, *login, system=entry.os)
-    return await examination.switch_at(transport, switches, clock, entry.name, address)
+    found = (entry.name, address)
+    cables = search.plan is not None
+    return await examination.switch_at(transport, switches, clock, *found, cables=cables)
 
 
 def _no_key(why: InputError) -> Examined:

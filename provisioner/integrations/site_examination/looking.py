@@ -21,6 +21,7 @@ from provisioner.integrations.site_examination.judging import Examined
 from provisioner.model.base import Record
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
+from provisioner.model.switch import Surroundings
 from provisioner.planning.intake.pairing import Endpoint
 from provisioner.ports import (
     BmcAddress,
@@ -51,6 +52,7 @@ class Looked(Record):
     skew_s: float | None = None
     endpoint: Endpoint | None = None  # a BMC that is not taken in, as it named itself
     refusal: Blocker | None = None  # why it did not
+    around: Surroundings | None = None  # of a switch, where its cables are to be compared
 
 
 async def stranger(
@@ -147,8 +149,11 @@ def _let_in(subject: str, ref: BmcRef, status: int) -> Examined:
     return examination.report_good("credential", subject, "works, and is unique to it")
 
 
-async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
-    """A switch's API: reached, and the login that we keep. Over ssh:// it is not looked at."""
+async def switch(reach: Reach, clock: Clock, node: Node, *, cables: bool = False) -> Looked:
+    """A switch's API: reached, and the login that we keep. Over ssh:// it is not looked at.
+
+    `cables`: what its ports hear is read as well.
+    """
     if node.address.startswith("ssh://"):
         remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
         finding = examination.report_not_looked(
@@ -163,11 +168,18 @@ async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
     if isinstance(address, Blocker):
         finding = examination.report_bad("switch", node.id, address.detail, address.unblock)
         return Looked(subject=node.id, examined=(finding,))
-    return await switch_at(reach.transport, reach.switches, clock, node.id, address)
+    found = (node.id, address)
+    return await switch_at(reach.transport, reach.switches, clock, *found, cables=cables)
 
 
 async def switch_at(
-    transport: BmcTransport, switches: Switches, clock: Clock, name: str, address: SwitchAddress
+    transport: BmcTransport,
+    switches: Switches,
+    clock: Clock,
+    name: str,
+    address: SwitchAddress,
+    *,
+    cables: bool = False,
 ) -> Looked:
     """Examine a switch by a login: it is tried once, and the system's version read with it."""
     notes: tuple[Examined, ...] = ()
@@ -184,6 +196,7 @@ async def switch_at(
             finding = examination.report_failure("switch", name, Reason.LOGIN_REFUSED, login.detail)
             return Looked(subject=name, examined=(finding,), skew_s=skew)
         images = await opened.read_images()
+        around = await opened.read_surroundings() if cables else None
     except SwitchRefused as refused:
         finding = examination.report_failure("switch", name, refused.reason, str(refused))
         return Looked(subject=name, examined=(finding,), skew_s=skew)
@@ -191,7 +204,7 @@ async def switch_at(
         finding = examination.report_failure("switch", name, error.reason, str(error))
         return Looked(subject=name, examined=(finding,))
     finding = examination.report_good("switch", name, f"its API answers; it runs {images.running}")
-    return Looked(subject=name, examined=(finding, *notes), skew_s=skew)
+    return Looked(subject=name, examined=(finding, *notes), skew_s=skew, around=around)
 
 
 def _unpinned(subject: str, pin: str) -> Examined:
@@ -203,13 +216,13 @@ def _unpinned(subject: str, pin: str) -> Examined:
 
 
 def looks(
-    reach: Reach, clock: Clock, nodes: Iterable[Node]
+    reach: Reach, clock: Clock, nodes: Iterable[Node], *, cables: bool = False
 ) -> tuple[Callable[[], Awaitable[Looked]], ...]:
     """Return one examination for each BMC and switch, to be run in any order."""
     examinations: list[Callable[[], Awaitable[Looked]]] = []
     for node in nodes:
         if node.kind is NodeKind.SWITCH:
-            examinations.append(partial(switch, reach, clock, node))
+            examinations.append(partial(switch, reach, clock, node, cables=cables))
         else:
             examinations += [partial(bmc, reach, clock, node, ref) for ref in node.bmcs]
     return tuple(examinations)

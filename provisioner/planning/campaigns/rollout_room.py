@@ -243,6 +243,13 @@ class Floor:
     gone: frozenset[int] = frozenset()  # nodes out of service, and hosts below leaves that are
     flat: Floor | None = None  # with crossing domains as they are, if there are any
     is_flat: bool = False
+    numbers: dict[str, int] = field(default_factory=dict)  # by name, once somebody asks
+
+    def list_numbers(self, names: Iterable[str]) -> list[int]:
+        """Return those of the names that are of this floor, by their numbers."""
+        if not self.numbers:
+            self.numbers.update((node.name, number) for number, node in enumerate(self.nodes))
+        return sorted({self.numbers[name] for name in names if name in self.numbers})
 
     def create_packing(self) -> Packing:
         """Return an empty packing of these nodes."""
@@ -373,13 +380,14 @@ def choose_switches(
     takes = {i: find_displaced(here, floor.nodes[i]) for i in numbers}
     packing = floor.create_packing()
     packing.add((i for i in numbers if not takes[i] and not floor.nodes[i].recalled), most)
+    missing = {names: find_missing_room(hosts, names) for names in set(takes.values())}
     held: dict[str, Hold] = {}
     again = False
     for number in numbers:
         if not takes[number] or floor.nodes[number].recalled:
             continue
         name = floor.nodes[number].name
-        hold = find_missing_room(hosts, takes[number])
+        hold = missing[takes[number]]
         if hold is not None:
             held[name] = hold
         elif not alone or packing.taken:
@@ -404,10 +412,9 @@ def find_missing_room(floor: Floor, names: Iterable[str], *, ever: bool = False)
 
     `ever`: ignore hosts that are out of service now.
     """
-    requested = set(names)
     need: dict[tuple[bool, int], int] = {}
-    for number, node in enumerate(floor.nodes):
-        if node.name in requested and (ever or number not in floor.gone):
+    for number in floor.list_numbers(names):
+        if ever or number not in floor.gone:
             root = floor.places.paths[number][-1]
             for key in ((False, root), *((True, g) for g in floor.owners.paths[number])):
                 need[key] = need.get(key, 0) + 1

@@ -42,14 +42,15 @@ def find_outside_holds(here: Situation) -> dict[str, Standing]:
     hosts = _build_empty_floor(here, NodeKind.HOST)
     switches = _build_empty_floor(here, NodeKind.SWITCH)
     result = _find_full(here, hosts) | _find_full(here, switches)
+    below: dict[tuple[str, ...], list[str]] = {}  # leaves of one unit have the same hosts
     for node in switches.nodes:
-        names = find_displaced(here, node) if node.selected and node.name not in result else ()
-        if not names:
-            continue
+        if node.selected and node.name not in result:
+            below.setdefault(find_displaced(here, node), []).append(node.name)
+    for names, leaves in below.items():
         if hold := find_missing_room(hosts, names, ever=True):
-            result[node.name] = Standing(hold, Aside.UNTIL_CHANGED)
+            result |= dict.fromkeys(leaves, Standing(hold, Aside.UNTIL_CHANGED))
         elif hold := find_missing_room(hosts, names):
-            result[node.name] = Standing(hold, Aside.FOR_A_TIME)
+            result |= dict.fromkeys(leaves, Standing(hold, Aside.FOR_A_TIME))
     return result
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 sys.path.append(str(Path(__file__).parents[1] / "planning"))  # the builder of packages
@@ -337,3 +339,25 @@ def test_an_object_is_imported_with_its_files_and_exported(tmp_path: Path) -> No
     assert again.exit_code == 1
     assert not (tmp_path / "x.json").exists()
     assert "another" in again.stdout
+
+
+def test_the_versions_of_compute_trays_go_into_the_matrix_by_its_own_command(
+    tmp_path: Path,
+) -> None:
+    """`matrix refresh` drafts an overlay for a person to review; switches and shelves are told."""
+    document = deepcopy(DOCUMENT)
+    tray = document["Milestones"][0]["BoardSKUs"][1]["Components"]["Firmware"][0]
+    tray |= {"Type": "Prod", "SubComponents": [{"Component": "GPU", "Version": "97.00.B9.00.99"}]}
+    (tmp_path / "object.json").write_text(json.dumps(document))
+    out = tmp_path / "overlay.yaml"
+    command = ["matrix", "refresh", str(tmp_path / "object.json"), "--release", "dgx-gb200-1.3.6"]
+    more = ["--profile", "gb200-tray", "--evidence", "x, read 2026-11-30", "--map", "GPU=hgx.gpu"]
+    told = subprocess.run(
+        [sys.executable, "-m", "provisioner", *command, *more, "--out", str(out)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pins = yaml.safe_load(out.read_text())["releases"]["dgx-gb200-1.3.6"]["profiles"]["gb200-tray"]
+    assert pins["pins"]["hgx.gpu"]["version"] == "97.00.B9.00.99"
+    assert "is a Switch Tray: not a compute tray" in told.stderr

@@ -7,6 +7,7 @@ import json
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
@@ -23,8 +24,11 @@ from provisioner.integrations.racks.duty.certificate_commands import (
     read_door,
     read_doors,
 )
+from provisioner.integrations.racks.duty.certificate_watch import SUBJECT, CertificateWatch
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.rack_commands import app
+from provisioner.runtime import permit
+from provisioner.settings import Settings
 
 DAY_S = 86_400.0
 
@@ -108,3 +112,37 @@ def test_every_tls_port_of_the_plan_is_asked_and_an_unread_one_is_told(tmp_path:
     assert told.exit_code == 1
     states = [row["state"] for row in json.loads(told.stdout)]
     assert states == ["unread", "unread", "closed"]
+
+
+def test_the_daemon_tells_of_what_ends_within_thirty_days_and_forgets_what_was_replaced(
+    tmp_path: Path,
+) -> None:
+    """Each port is a real TLS server; one answers nothing, and is no certificate that ends."""
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    clock = SimpleNamespace(now=lambda: datetime.now(UTC).timestamp())
+    settings = Settings(racks_folder=str(tmp_path))
+    watch = CertificateWatch(SimpleNamespace(clock=clock, settings=settings))  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        served.load_cert_chain(write_certificate(tmp_path, 29))
+        server = await asyncio.start_server(
+            lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=served
+        )
+        port = server.sockets[0].getsockname()[1]
+        unit = {"kind": "power-shelf", "u": 1, "name": "p0", "bmc": f"https://127.0.0.1:{port}"}
+        silent = {"kind": "power-shelf", "u": 2, "name": "p1", "bmc": "https://127.0.0.1:1"}
+        rack = {"name": "r01", "chassis_serial": "C1", "units": [unit, silent]}
+        plan = RackPlan.model_validate({"racks": [rack]})
+        (tmp_path / "racks.yaml").write_text(plan.model_dump_json())
+        notices = permit.get_scope().notices
+        async with server:
+            await watch.tick()
+            (told,) = notices[SUBJECT]
+            assert told.startswith("the certificate of p0's BMC ends on 20")
+            served.load_cert_chain(write_certificate(tmp_path, 400))
+            await watch.tick()
+            assert notices[SUBJECT] == ()
+            (tmp_path / "racks.yaml").unlink()
+            await watch.tick()
+
+    asyncio.run(scenario())

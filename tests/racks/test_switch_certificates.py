@@ -8,6 +8,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -121,7 +122,8 @@ def test_the_daemon_tells_of_what_ends_within_thirty_days_and_forgets_what_was_r
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     clock = SimpleNamespace(now=lambda: datetime.now(UTC).timestamp())
     settings = Settings(racks_folder=str(tmp_path))
-    watch = CertificateWatch(SimpleNamespace(clock=clock, settings=settings))  # type: ignore[arg-type]
+    parts: Any = SimpleNamespace(clock=clock, settings=settings)
+    watch = CertificateWatch(parts)
 
     async def scenario() -> None:
         served.load_cert_chain(write_certificate(tmp_path, 29))

@@ -127,7 +127,7 @@ def run_mixed(count: int) -> dict[str, Any]:
 
             def die(_url: str, call: Call, own: random.Random = rng) -> None:
                 nonlocal left
-                if left and call.method != "GET" and own.random() < 0.05:
+                if left and call.method != "GET" and own.random() < 0.1:
                     left -= 1
                     raise Died
 

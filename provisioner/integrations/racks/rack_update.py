@@ -50,6 +50,7 @@ from provisioner.integrations.racks.update_steps import (
     decide_cluster,
     done,
     fail,
+    is_spent,
     wait,
 )
 from provisioner.integrations.racks.update_switches import (
@@ -338,10 +339,10 @@ class Hands:
         off = [name for name in self._cut_hosts(act) if self._power(name) != "On"]
         if not off:
             return done("every version of every unit was read and is the wanted one")
-        if not log.count("hosts-on"):
-            return Next(Do.SEND, "hosts-on")
-        if log.since("hosts-on", self.update.now()) < POWER_MAX_S:
+        if log.count("hosts-on") and log.since("hosts-on", self.update.now()) < POWER_MAX_S:
             return wait(f"for {off[0]} to be on")
+        if not is_spent(log, "hosts-on"):  # a death in its middle leaves the others off
+            return Next(Do.SEND, "hosts-on")
         return fail(Reason.POWER, f"{off[0]} says {self._power(off[0])} after it was switched on")
 
     def _cut_hosts(self, act: Act) -> list[str]:

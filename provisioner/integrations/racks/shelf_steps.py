@@ -157,10 +157,10 @@ def _clear_rack(view: ShelfView, log: ActLog, now: float) -> Next | None:
     if view.hosts_on is None:
         return fail(Reason.CANNOT_TELL, "not every host of the rack could be read")
     if view.hosts_on:  # its domain is drained: nobody uses them
-        if not log.count("hosts-off"):
-            return send("hosts-off")
-        if log.since("hosts-off", now) < POWER_MAX_S:
+        if log.count("hosts-off") and log.since("hosts-off", now) < POWER_MAX_S:
             return wait(f"for {view.hosts_on[0]} to be off")
+        if not is_spent(log, "hosts-off"):  # a death in its middle leaves the others on
+            return send("hosts-off")
         return fail(Reason.PRECONDITION, f"the rack is loaded: {view.hosts_on[0]} stays on")
     return None
 

@@ -33,11 +33,11 @@ export function changes(rows) {
 const SERVED = new Set(["released", "certified"]);
 const MOVING = new Set(["discovered", "intake", "converging", "validating", "draining", "repairing"]);
 
-/** Hosts of the overview: {hosts, served, by: [[state, number]]} now. */
+/** Hosts of the overview: {hosts, served, by: [[state, number]]} now; a retired one is none of the site any more. */
 export function hosts_of(overview) {
   const by = Object.entries(overview.days.at(-1)?.states ?? {}).sort((a, b) => b[1] - a[1]);
   const sum = (of) => by.reduce((n, [state, more]) => n + (of(state) ? more : 0), 0);
-  return { by, hosts: sum(() => true), served: sum((state) => SERVED.has(state)), moving: by.filter(([state]) => MOVING.has(state)) };
+  return { by, hosts: sum((state) => state !== "retired"), served: sum((state) => SERVED.has(state)), moving: by.filter(([state]) => MOVING.has(state)) };
 }
 
 /** The overview's spans as series for plots, from where the journal begins: {times, served, moving, faults, total}. */

@@ -20,7 +20,7 @@ function elevation({ name, items }) {
       return drawn("g", { class: "unit", "data-kind": unit.kind, "data-member": membership_of(unit), "data-water": water_of(unit), "data-power": unit.power === "On" ? "on" : "other" }, hint(words_of(unit)),
         drawn("rect", { x: 29, y, width: WIDE - 31, height: HIGH - 2, class: "body" }), drawn("rect", { x: 29, y, width: 6, height: HIGH - 2, class: "water" }),
         drawn("text", { x: 42, y: y + 13 }, cut(unit.name, 18)), drawn("text", { x: 170, y: y + 13 }, unit.kind.replaceAll("-", " ")),
-        drawn("text", { x: 290, y: y + 13 }, cut(`${unit.power ?? "power unknown"}, ${water_of(unit)}`, 20)));
+        drawn("text", { x: 290, y: y + 13 }, cut(`power ${(unit.power ?? "unknown").toLowerCase()}, water ${water_of(unit)}`, 36)));
     }));
 }
 

@@ -2,7 +2,7 @@
 // A rack's elevation: where each unit is drawn, and what it says in words.
 
 export const HIGH = 20; // pixels of a rack unit
-export const WIDE = 420;
+export const WIDE = 520;
 
 /** Return the highest rack unit of an elevation. */
 export const top_of = (units) => Math.max(...units.map((unit) => unit.u));

@@ -25,6 +25,7 @@ from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.places.address_plan import AddressPlan
 
 HOUR_S, Act = 3600.0, Callable[["Place"], Any]
 
@@ -89,7 +90,8 @@ class Place:
         assert daemon is not None
         tests = FabricTests(daemon.site, self.store, daemon.parts.matrix)
         settings = self.world.settings
-        self.sessions = FabricSessions(Context(self.store, self.world.clock, settings), tests)
+        context = Context(self.store, self.world.clock, settings)
+        self.sessions = FabricSessions(context, tests, plan=AddressPlan())
         self._ticking = asyncio.create_task(self.sessions.run())
 
     async def stop(self) -> None:

@@ -379,7 +379,7 @@ _OF_THE_LOG = (
     *("build_entry", "encode_entry", "fold_subtrees", "hash_leaf", "hash_pair", "identify_key"),
     *("write_checkpoint", "write_note", "write_verifier_key"),
 )
-_OF_TOPOLOGY = ("build_targets", "group_units", "list_uncabled", "write_gnmic")
+_OF_TOPOLOGY = ("build_targets", "group_pods", "group_units", "list_uncabled", "write_gnmic")
 TOPOLOGY_BESIDE = {f"integrations.topology.graph:{name}": _OURS for name in _OF_TOPOLOGY}
 EVIDENCE_LOG_BESIDE = {
     **{f"planning.certification.evidence_log:{n}": _OURS for n in _OF_THE_LOG},

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_topology import FLEET, pods
+from test_topology import FLEET, pods, superspines
 
-from provisioner.integrations.topology.graph import group_units, write_slurm_conf
+from provisioner.integrations.topology.graph import group_pods, group_units, write_slurm_conf
 
 pytestmark = pytest.mark.skipif(
     shutil.which("slurmctld") is None or shutil.which("scontrol") is None,
@@ -78,20 +78,25 @@ def expand(environment: Mapping[str, str], listed: str) -> list[str]:
     return told.stdout.split()
 
 
-@pytest.mark.parametrize("fleet", [FLEET, pods(24)], ids=["two units", "a long line"])
+@pytest.mark.parametrize(
+    "fleet", [FLEET, pods(24), superspines()], ids=["two units", "a long line", "two pods"]
+)
 def test_a_real_slurm_has_each_host_below_the_switch_of_its_unit(
     tmp_path: Path, fleet: list[dict[str, object]]
 ) -> None:
     units = group_units(fleet)
     hosts = sorted(host for listed in units.values() for host in listed)
-    with slurm(tmp_path, hosts, write_slurm_conf(units, {})) as environment:
+    tiers = group_pods(fleet, units)
+    with slurm(tmp_path, hosts, write_slurm_conf(units, {}, tiers)) as environment:
         words = ["scontrol", "show", "topology"]
         told = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
         rows = {found[1]: found for found in LINE.finditer(told.stdout)}
         nodes = {name: expand(environment, found[3]) for name, found in rows.items()}
 
-    assert set(rows) == {"fabric", *units}, told.stdout[:2000]
+    assert set(rows) == {"fabric", *tiers, *units}, told.stdout[:2000]
+    for pod, listed in tiers.items():
+        assert sorted(nodes[pod]) == sorted(host for unit in listed for host in units[unit])
     assert {name: sorted(nodes[name]) for name in units} == units
     assert sorted(nodes["fabric"]) == hosts
     assert {found[2] for name, found in rows.items() if name in units} == {"0"}
-    assert rows["fabric"][2] == "1"
+    assert rows["fabric"][2] == ("2" if tiers else "1")

@@ -13,6 +13,7 @@ import yaml
 from provisioner.integrations.topology.graph import (
     PATHS,
     build_targets,
+    group_pods,
     group_units,
     list_uncabled,
     write_gnmic,
@@ -57,6 +58,54 @@ def test_slurms_tree_has_every_unit_under_one_root() -> None:
         {"switch": "leaf-a0", "nodes": "n1,n2"},
         {"switch": "leaf-b0", "nodes": "gpu003"},
     ]
+
+
+def superspines() -> list[dict[str, Any]]:
+    """Two pods, of two units and of one."""
+    return [
+        host(
+            f"n{pod}{unit}{n}",
+            f"leaf-{pod}{unit}-r0",
+            f"leaf-{pod}{unit}-r1",
+            location={"pod": pod},
+        )
+        for pod, unit in ((0, 0), (0, 1), (1, 0))
+        for n in range(2)
+    ]
+
+
+def test_pods_under_superspines_are_a_tier_of_slurms_tree_and_a_label() -> None:
+    fleet = superspines()
+    units = group_units(fleet)
+    pods = group_pods(fleet, units)
+
+    (topology,) = yaml.safe_load(write_slurm(units, {}, pods))
+    assert topology["tree"]["switches"][:3] == [
+        {"switch": "fabric", "children": "spines-of-pod-0,spines-of-pod-1"},
+        {"switch": "spines-of-pod-0", "children": "leaf-00-r0,leaf-01-r0"},
+        {"switch": "spines-of-pod-1", "children": "leaf-10-r0"},
+    ]
+    assert write_slurm_conf(units, {}, pods).splitlines()[:3] == [
+        "SwitchName=fabric Switches=spines-of-pod-0,spines-of-pod-1",
+        "SwitchName=spines-of-pod-0 Switches=leaf-00-r0,leaf-01-r0",
+        "SwitchName=spines-of-pod-1 Switches=leaf-10-r0",
+    ]
+    assert (
+        write_labels(units, {}, pods)
+        .splitlines()[0]
+        .endswith(
+            "n000 network.topology.nvidia.com/leaf=leaf-00-r0"
+            " network.topology.nvidia.com/spine=spines-of-pod-0"
+        )
+    )
+
+
+def test_one_pod_is_no_tier_and_neither_are_pods_that_are_not_known() -> None:
+    assert group_pods(superspines()[:4], group_units(superspines()[:4])) == {}
+    unknown = [*superspines(), host("n9", "leaf-9", "leaf-8")]
+    assert group_pods(unknown, group_units(unknown)) == {}
+    torn = [host("a", "leaf-a0", location={"pod": 0}), host("b", "leaf-a0", location={"pod": 1})]
+    assert group_pods(torn, group_units(torn)) == {}
 
 
 def test_labels_are_values_that_kubernetes_takes() -> None:

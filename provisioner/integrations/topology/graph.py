@@ -2,6 +2,7 @@
 
 Nodes on the same set of leaves are one hop apart on every rail: such a set is a unit, which is what
 Slurm calls a switch and NVIDIA's topograph a leaf. A node without cables is in none of them.
+Where a fabric has several pods under superspines, each pod's spines are a tier between.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import yaml
 LABEL = "network.topology.nvidia.com"
 # of a label's value in Kubernetes; Slurm takes one more (topology.yaml(5))
 NAME_MAX = 63
+_NO_PODS: Mapping[str, Sequence[str]] = {}
 EXPORTERS = {"node": 9100, "dcgm": 9400}  # the ports of node_exporter and dcgm-exporter
 
 
@@ -39,14 +41,33 @@ def group_units(nodes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     return named
 
 
+def group_pods(
+    nodes: Sequence[Mapping[str, Any]], units: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return the spines of each pod -> its units; {}: there is one pod, or a unit is of several."""
+    pod_of: dict[str, Any] = {str(n["id"]): (n.get("location") or {}).get("pod") for n in nodes}
+    pods: dict[int, list[str]] = {}
+    for unit, hosts in units.items():
+        own = {pod_of[host] for host in hosts}
+        if len(own) > 1 or None in own:
+            return {}
+        pods.setdefault(int(own.pop()), []).append(unit)
+    return {f"spines-of-pod-{pod}": pods[pod] for pod in sorted(pods)} if len(pods) > 1 else {}
+
+
 def list_uncabled(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     placed = {host for hosts in group_units(nodes).values() for host in hosts}
     return sorted(n["id"] for n in nodes if n["kind"] == "host" and n["id"] not in placed)
 
 
-def write_slurm(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> str:
-    """Return a topology.yaml (Slurm 25.05): a tree of units under one root."""
-    switches: list[dict[str, str]] = [{"switch": "fabric", "children": ",".join(units)}]
+def write_slurm(
+    units: Mapping[str, Sequence[str]],
+    names: Mapping[str, str],
+    pods: Mapping[str, Sequence[str]] = _NO_PODS,
+) -> str:
+    """Return a topology.yaml (Slurm 25.05): a tree of pods, if any, and units under one root."""
+    above = {"fabric": list(pods or units), **pods}
+    switches = [{"switch": name, "children": ",".join(below)} for name, below in above.items()]
     switches += [
         {"switch": unit, "nodes": ",".join(names.get(host, host) for host in hosts)}
         for unit, hosts in units.items()
@@ -55,9 +76,14 @@ def write_slurm(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) ->
     return "---\n" + yaml.safe_dump(document, sort_keys=False)
 
 
-def write_slurm_conf(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> str:
+def write_slurm_conf(
+    units: Mapping[str, Sequence[str]],
+    names: Mapping[str, str],
+    pods: Mapping[str, Sequence[str]] = _NO_PODS,
+) -> str:
     """Return the same tree as a topology.conf, for Slurm before 25.05."""
-    lines = [f"SwitchName=fabric Switches={','.join(units)}"] if units else []
+    above = {"fabric": list(pods or units), **pods} if units else {}
+    lines = [f"SwitchName={name} Switches={','.join(below)}" for name, below in above.items()]
     lines += [
         f"SwitchName={unit} Nodes={','.join(names.get(host, host) for host in hosts)}"
         for unit, hosts in units.items()
@@ -65,10 +91,16 @@ def write_slurm_conf(units: Mapping[str, Sequence[str]], names: Mapping[str, str
     return "".join(f"{line}\n" for line in lines)
 
 
-def write_labels(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> str:
-    """Return lines of `kubectl label` that bring each node's unit up to date."""
+def write_labels(
+    units: Mapping[str, Sequence[str]],
+    names: Mapping[str, str],
+    pods: Mapping[str, Sequence[str]] = _NO_PODS,
+) -> str:
+    """Return lines of `kubectl label` that bring each node's unit, and its pod, up to date."""
+    spines = {unit: f" {LABEL}/spine={pod}" for pod, listed in pods.items() for unit in listed}
     return "".join(
-        f"kubectl label --overwrite node {names.get(host, host)} {LABEL}/leaf={_clean(unit)}\n"
+        f"kubectl label --overwrite node {names.get(host, host)} {LABEL}/leaf={_clean(unit)}"
+        f"{spines.get(unit, '')}\n"
         for unit, hosts in units.items()
         for host in hosts
     )

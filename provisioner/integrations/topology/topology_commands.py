@@ -14,6 +14,7 @@ from provisioner.cli.client.connection import DataOption, open_connection
 from provisioner.cli.client.following import read_nodes
 from provisioner.integrations.topology.graph import (
     build_targets,
+    group_pods,
     group_units,
     list_uncabled,
     write_gnmic,
@@ -45,24 +46,27 @@ def slurm(
         bool, typer.Option("--conf", help="A topology.conf, for Slurm before 25.05.")
     ] = False,
 ) -> None:
-    """Print a topology.yaml: hosts on the same leaves are one switch of the tree.
+    """Print a topology.yaml: hosts on the same leaves are one switch of the tree, and pods another.
 
     Example: provisioner topology slurm --tenant red --names names.json > /etc/slurm/topology.yaml
     """
     write = write_slurm_conf if conf else write_slurm
-    sys.stdout.write(write(group_units(_read(data, tenant)), _read_names(names)))
+    nodes = _read(data, tenant)
+    units = group_units(nodes)
+    sys.stdout.write(write(units, _read_names(names), group_pods(nodes, units)))
 
 
 @app.command()
 def kubernetes(
     names: NamesOption = None, tenant: TenantOption = "", data: DataOption = None
 ) -> None:
-    """Print `kubectl label` lines: the unit of each node, in topograph's label.
+    """Print `kubectl label` lines: each node's unit, and its pod of several, in topograph's labels.
 
     Example: provisioner topology kubernetes --tenant red | sh
     """
     nodes = _read(data, tenant)
-    sys.stdout.write(write_labels(group_units(nodes), _read_names(names)))
+    units = group_units(nodes)
+    sys.stdout.write(write_labels(units, _read_names(names), group_pods(nodes, units)))
 
 
 @app.command()

@@ -30,6 +30,7 @@ from provisioner.ports import Call
 
 FULL = {"trays": 18, "switches": 9, "shelves": 8}
 DEATHS = 200
+SWITCHED_MAX = 3  # deaths among hosts that are switched: after five in one act a person looks
 PART = 100_000
 
 
@@ -121,14 +122,19 @@ def run_mixed(count: int) -> dict[str, Any]:
     for seed in range(count):
         rng = random.Random(1_000 + seed)
         left = -(-DEATHS // count)
+        switched = SWITCHED_MAX
         with tempfile.TemporaryDirectory() as folder:
             rig = Rig(Path(folder), targets=TARGETS, **FULL)
             needs = mix(rig, rng)
 
             def die(_url: str, call: Call, own: random.Random = rng) -> None:
-                nonlocal left
+                nonlocal left, switched
+                at_host = call.path.endswith("ComputerSystem.Reset")
+                if at_host and not switched:
+                    return
                 if left and call.method != "GET" and own.random() < 0.1:
                     left -= 1
+                    switched -= at_host
                     raise Died
 
             rig.wires.before = rig.wires.after = die
@@ -143,7 +149,7 @@ def run_mixed(count: int) -> dict[str, Any]:
                 written = [n for _, n in rig.tray(name).flashed]
                 told += [f"{name} was written {written}"] if len(written) > times else []
             found += [f"rack {seed}: {each}" for each in told]
-        say(f"{seed + 1} racks, {deaths} deaths, {len(found)} found")
+        say(f"{seed + 1} racks, {deaths} deaths, {len(found)} found: {told[:3]}")
     return {"racks": count, "deaths": deaths, "found": found[:20]}
 
 

@@ -17,7 +17,7 @@ from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
 from provisioner.integrations.racks.duty.approval import RackCampaignState, read_state
 from provisioner.integrations.racks.duty.node_holds import read_marks
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
-from provisioner.integrations.racks.hand_journals import HANDS, read_hand_journal
+from provisioner.integrations.racks.hand_journals import HANDS, is_at_work, read_hand_journal
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import BEGAN, NOTED, Line, open_log
@@ -99,7 +99,9 @@ def test_a_word_frees_what_a_command_left_and_a_lost_journal_does_not(
         await holds.tick()
         (own,) = await site.active()
         (mark,) = read_marks(own)
-        told = read_hand_journal(journal, read_plan(tmp_path / "racks.yaml"))
+        told = read_hand_journal(
+            journal, read_plan(tmp_path / "racks.yaml"), runs=is_at_work(journal)
+        )
         assert told is not None
         assert (told.mark, told.runs) == (mark, False)
         content = journal.read_bytes()
@@ -145,19 +147,19 @@ def test_a_cold_reboot_holds_the_domain_of_its_rack_until_it_is_over(tmp_path: P
         with open_log(journal) as log:
             log.write(Line(key, NOTED, "dark", 1.0))
             await log.sync()
-            told = read_hand_journal(journal, plan)
+            told = read_hand_journal(journal, plan, runs=is_at_work(journal))
             assert told is not None
             assert (told.runs, told.unproved) == (True, {})  # nothing was cut
             log.write(Line(key, BEGAN, "host-off:t0", 2.0))
             await log.sync()
-        told = read_hand_journal(journal, plan)
+        told = read_hand_journal(journal, plan, runs=is_at_work(journal))
         assert told is not None
         assert not told.runs
         assert [list(trays) for trays in told.unproved.values()] == [["t0", "t1"]]
         with open_log(journal) as log:
             log.write(Line(key, NOTED, OVER, 3.0))
             await log.sync()
-        told = read_hand_journal(journal, plan)
+        told = read_hand_journal(journal, plan, runs=is_at_work(journal))
         assert told is not None
         assert told.unproved == {}
 

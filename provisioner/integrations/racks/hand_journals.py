@@ -42,12 +42,12 @@ def check_hand_journal(journal: Path, *files: Path) -> int:
     daemon's folder. Raises InputError.
     """
     mode = 0o600
-    for folder in {file.absolute().parent for file in files}:
+    for folder in {file.resolve().parent for file in files}:
         if not (folder / CAMPAIGNS).is_dir():
             continue
         wanted = folder / HANDS
         named = journal.name.removesuffix(SUFFIX)
-        if journal.absolute().parent != wanted or named + SUFFIX != journal.name:
+        if journal.parent.resolve() != wanted or named + SUFFIX != journal.name:
             problem = f"a daemon has {folder}, and would not know what is written"
             remedy = f"Name {wanted}/NAME{SUFFIX}, or let the daemon do it: `rack approve`."
             raise InputError("--journal", str(journal), problem, remedy)
@@ -61,9 +61,11 @@ def list_hand_journals(folder: Path) -> Sequence[Path]:
     return sorted(folder.joinpath(HANDS).glob(f"*{SUFFIX}"))[: JOURNALS_MAX + 1]
 
 
-def read_hand_journal(file: Path, plan: RackPlan) -> HandJournal | None:
-    """Return what a journal tells; None where nothing was written yet. Raises InputError."""
-    runs = _is_held(file)  # asked first: what ends in between is in the journal
+def read_hand_journal(file: Path, plan: RackPlan, *, runs: bool) -> HandJournal | None:
+    """Return what a journal tells; None where nothing was written yet. Raises InputError.
+
+    `runs`: what `is_at_work` said before: what ends in between is in the journal.
+    """
     log = read_log(file)
     if not log.list_keys():
         return None
@@ -88,7 +90,7 @@ def _find_trays(plan: RackPlan, log: UpdateLog, *, runs: bool) -> Mapping[str, S
     return found
 
 
-def _is_held(file: Path) -> bool:
+def is_at_work(file: Path) -> bool:
     """Return whether a command holds a journal. Raises InputError."""
     try:
         with file.open("rb") as opened:

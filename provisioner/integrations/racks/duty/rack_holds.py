@@ -15,6 +15,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from provisioner.integrations.racks.campaign import ActKind, group_units
@@ -47,6 +48,8 @@ from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.hand_journals import (
     HANDS,
     JOURNALS_MAX,
+    HandJournal,
+    is_at_work,
     list_hand_journals,
     read_hand_journal,
 )
@@ -86,6 +89,9 @@ class RackHolds:
     poll_s: float = POLL_S
     _plan: tuple[_Stamp, RackPlan] | None = None
     _unproved: dict[str, tuple[_Stamp, _Stamp, Unproved]] = field(default_factory=dict)
+    _hands: dict[str, tuple[tuple[_Stamp, _Stamp, bool], HandJournal | None]] = field(
+        default_factory=dict
+    )
     _proved_once: set[tuple[str, str]] = field(default_factory=set)
     _look_at: dict[str, float] = field(default_factory=dict)  # when a campaign is read (again)
     _said: dict[str, str] = field(default_factory=dict)
@@ -170,7 +176,7 @@ class RackHolds:
         for file in files[:JOURNALS_MAX]:
             with self._guard(f"{HANDS}/{file.name}"):
                 plan = await self._read_plan(folder / "racks.yaml")
-                told = await asyncio.to_thread(read_hand_journal, file, plan)
+                told = await self._read_hand(file, plan)
                 if told is not None:
                     vouched = await asyncio.to_thread(read_vouched, folder, told.mark)
                     over = not told.runs
@@ -180,6 +186,17 @@ class RackHolds:
         with self._guard(HANDS):
             _refuse_many(HANDS, files, JOURNALS_MAX)
         return judged, read == len(files)
+
+    async def _read_hand(self, file: Path, plan: RackPlan) -> HandJournal | None:
+        """Return what a command's journal tells, read anew where anything of it has changed."""
+        assert self._plan is not None
+        runs = await asyncio.to_thread(is_at_work, file)
+        state = (self._plan[0], await asyncio.to_thread(_read_stamp, file), runs)
+        known = self._hands.get(file.name)
+        if known is None or known[0] != state:
+            told = await asyncio.to_thread(partial(read_hand_journal, file, plan, runs=runs))
+            known = self._hands[file.name] = (state, told)
+        return known[1]
 
     async def _weigh(self, one: _Judged, plan: RackPlan, held: Collection[str]) -> _Judged:
         """Return it with the nodes of what is unproved."""

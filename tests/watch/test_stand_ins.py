@@ -21,6 +21,7 @@ from provisioner.model.alert import Classification, Signal
 from provisioner.model.case import Case, Ending, Service, Stage
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.operation import OUTSIDE
 from provisioner.model.tenant import Tenant
 from provisioner.planning.repair.case_policy import make_notice
 from provisioner.ports import StaleWrite
@@ -209,6 +210,19 @@ def test_a_spare_that_fails_its_gate_is_exchanged_for_another(tmp_path: Path) ->
 def test_a_spare_with_an_alert_of_its_own_is_not_taken(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         await site.fail("n2")
+        await site.fail("n0")
+        await answer_calls(site)
+        assert (await site.case("n0")).stand_in == "n1"
+
+    with_site(tmp_path, [serving(0), host(1), host(2)], story, spares=2)
+
+
+def test_a_spare_that_an_integration_holds_is_not_taken(tmp_path: Path) -> None:
+    """As a rack campaign holds what it may have written to."""
+
+    async def story(site: Site) -> None:
+        opened = await site.store.operations.open("n2", f"{OUTSIDE}rack campaign x", 1.0)
+        assert opened is not None
         await site.fail("n0")
         await answer_calls(site)
         assert (await site.case("n0")).stand_in == "n1"

@@ -19,6 +19,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.integrations.sim.redfish.bmc import from_files, make_service
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
 from provisioner.integrations.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
 from provisioner.integrations.simulated_site.simulated_agents import name_commands, read_outputs
 from provisioner.model.location import Location, Port
@@ -100,13 +101,18 @@ class InMemorySwitches:
 
 
 class InMemoryBmcs:
-    """BmcTransport to the simulated hosts' BMCs without a wire."""
+    """BmcTransport to the hosts' simulated BMCs without a wire; one that nobody asks is not made."""
 
     def __init__(self, site: Site) -> None:
-        self.services = {
-            f"https://{name}.host": make_service(machine, "host", site.clock, from_files({}))
-            for name, machine in site.machines.items()
-        }
+        self._site = site
+        self._services: dict[str, RedfishService] = {}
+
+    def find(self, url: str) -> RedfishService:
+        """Return the service of a BMC, the same each time."""
+        if url not in self._services:
+            machine = self._site.machines[url.removeprefix("https://").removesuffix(".host")]
+            self._services[url] = make_service(machine, "host", self._site.clock, from_files({}))
+        return self._services[url]
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         parts = urlsplit(call.path)
@@ -114,7 +120,7 @@ class InMemoryBmcs:
         if bmc.secret is not None:
             pair = f"{bmc.username}:{bmc.secret.reveal()}".encode()
             headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-        told = self.services[bmc.url].handle(
+        told = self.find(bmc.url).handle(
             call.method, parts.path, dict(parse_qsl(parts.query)), headers, b"", "test"
         )
         if not told.status:

@@ -66,7 +66,7 @@ def test_nothing_above_the_leaves_is_blamed_for_bad_nodes_and_leaves(seed: int) 
     assert {name_of(b) for b in verdicts.condemned} == world.planted()
 
 
-def test_two_pods_that_do_not_reach_each_other_are_both_in_doubt() -> None:
+def test_of_two_pods_that_do_not_reach_each_other_nothing_between_them_is_condemned() -> None:
     fabric = fabric_of(32, rails=4, unit=8, pod=16)
     world = World(fabric, random.Random(1))
     world.shared = {(Culprit.POD_UPLINK, "uplinks of spines of pod 1")}
@@ -74,8 +74,34 @@ def test_two_pods_that_do_not_reach_each_other_are_both_in_doubt() -> None:
     verdicts = isolate(world, IsolationPolicy())
 
     assert (verdicts.condemned, verdicts.held) == ((), "")
-    assert {b.culprit for b in verdicts.undecided} == {Culprit.POD_UPLINK}
-    assert {b.group[-1] for b in verdicts.undecided} == {"0", "1"}
+    assert {(b.culprit, b.group) for b in verdicts.undecided} == {
+        (Culprit.POD_UPLINK, "uplinks of spines of pod 0"),
+        (Culprit.POD_UPLINK, "uplinks of spines of pod 1"),
+        (Culprit.SUPERSPINE, "superspines"),
+    }
+
+
+def only_one_unit_of_pod_0(rails: int) -> Fabric:
+    whole = fabric_of(48, rails=rails, unit=8, pod=16)
+    return Fabric(nodes=(*whole.nodes[:8], *whole.nodes[16:]))
+
+
+@pytest.mark.parametrize("kind", [Culprit.POD_SPINE, Culprit.POD_UPLINK])
+@pytest.mark.parametrize("rails", [1, 4])
+def test_paths_that_every_test_crosses_together_are_in_doubt_together(
+    kind: Culprit, rails: int
+) -> None:
+    """Of a pod of which one leaf a rail is tested, its spines and their uplinks are one path."""
+    fabric = only_one_unit_of_pod_0(rails)
+    world = World(fabric, random.Random(3))
+    world.shared = {tier_parts(fabric, kind)[0]}
+
+    verdicts = isolate(world, IsolationPolicy())
+
+    assert verdicts.condemned == ()
+    assert {Culprit.POD_SPINE, Culprit.POD_UPLINK} <= {b.culprit for b in verdicts.undecided}
+    assert (Culprit.UPLINK in {b.culprit for b in verdicts.undecided}) == (rails == 1)
+    assert verdicts.cleared == len(fabric.leaf_of)
 
 
 def test_a_leaf_of_one_plane_is_never_blamed_alone_where_tests_are_spread_over_two() -> None:

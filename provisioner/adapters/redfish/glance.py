@@ -15,7 +15,6 @@ import base64
 import hashlib
 import hmac
 import re
-from typing import Any
 from urllib.parse import urlsplit
 
 import httptools
@@ -159,7 +158,7 @@ async def read_once(bmc: BmcAddress, call: Call, attempt: Attempt) -> Reply:
         loop = asyncio.get_running_loop()
         exchange = _Exchange(bmc, call, place.netloc.rpartition("@")[2], attempt)
         until = loop.time() + call.timeout_s
-        async with asyncio.timeout(min(CONNECT_MAX_S, call.timeout_s)) as limit:
+        async with asyncio.timeout(min(CONNECT_MAX_S, call.timeout_s)):
             transport, _ = await loop.create_connection(
                 lambda: exchange,
                 place.hostname,
@@ -167,11 +166,11 @@ async def read_once(bmc: BmcAddress, call: Call, attempt: Attempt) -> Reply:
                 ssl=bare_context(),
                 server_hostname=place.hostname,
             )
-            try:
-                limit.reschedule(until)
+        try:
+            async with asyncio.timeout_at(until):
                 return await exchange.answered
-            finally:
-                transport.abort()  # the answer is of no use, or was not waited for
+        finally:
+            transport.abort()  # the answer is whole, or of no use
     except (PortError, *FAILURES) as error:
         raise port_error(where, error, attempt) from None
 
@@ -186,11 +185,11 @@ class _Exchange(asyncio.Protocol):
         self._host = host
         self._attempt = attempt
         self._answer = GlanceAnswer(call.size_max_bytes)
-        self._transport: Any = None
+        self.answered.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is done: compare the certificate, and only then send the password."""
-        self._transport = transport
+        assert hasattr(transport, "write"), "a connection of TCP"
         try:
             peer = transport.get_extra_info("ssl_object")
             certificate = peer.getpeercert(binary_form=True) if peer is not None else None
@@ -202,7 +201,7 @@ class _Exchange(asyncio.Protocol):
         except PortError as error:
             self._fail(error)
             return
-        self._transport.write(self._request())
+        transport.write(self._request())
 
     def _request(self) -> bytes:
         """The bytes to send. Every header is ours: `is_possible` refused all others."""
@@ -237,13 +236,9 @@ class _Exchange(asyncio.Protocol):
         self._fail(Unreachable(detail, maybe_executed=self._attempt.sent))
 
     def _settle(self) -> None:
-        if self._answer.reply is None or self.answered.done():
-            return
-        self.answered.set_result(self._answer.reply)
-        if self._transport is not None:
-            self._transport.abort()  # a farewell of TLS costs as much as the request, for nobody
+        if self._answer.reply is not None and not self.answered.done():
+            self.answered.set_result(self._answer.reply)
 
     def _fail(self, error: PortError) -> None:
         if not self.answered.done():
             self.answered.set_exception(error)
-            self.answered.exception()  # nobody may be waiting for it any more

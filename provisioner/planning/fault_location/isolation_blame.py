@@ -262,6 +262,24 @@ def can_distinguish(fabric: Fabric, one: Part, other: Part) -> bool:
     return False
 
 
+def find_alike(fabric: Fabric, part: Part) -> tuple[Part, ...]:
+    """Return the other paths that each test crosses with this one: none shows which is at fault.
+
+    Where one leaf of a pod is tested, its uplinks, the pod's spines and their uplinks are one path.
+    A rail's spines are whatever joins its leaves, so that nothing else is named beside them.
+    """
+    if part.kind not in PATHS or part.kind is Culprit.SPINE:
+        return ()
+    above = fabric.parts_of[min(fabric.find_cells(part))]
+    return tuple(
+        other
+        for other in sorted(above.paths | above.pod_paths)
+        if other != part
+        and other.kind is not Culprit.SPINE
+        and not can_distinguish(fabric, part, other)
+    )
+
+
 def _choose(fit: Fit, gains: _Gains) -> Part | None:
     """Return the part with the largest gain that is not better explained by parts within it."""
     ordered = sorted(
@@ -364,14 +382,15 @@ def judge_trials(trials: CountedTrials) -> Judgement:
     for explanation in explanations:
         part = explanation.part
         proved = _is_proved(trials, explanation)
-        if proved and explanation.margin >= margin_min:
+        alike = find_alike(trials.fabric, part) if proved else ()
+        if proved and explanation.margin >= margin_min and not alike:
             blames.append(_blame(trials, explanation, part, sure=True))
             if part.kind in PATHS:
                 shut.append(part)
             else:
                 explained.update(find_cells(part))
             continue
-        named = (part, *(rival for rival, _ in explanation.rivals))
+        named = tuple(dict.fromkeys((part, *alike, *(rival for rival, _ in explanation.rivals))))
         if proved:
             doubtful += [_blame(trials, explanation, p, sure=False) for p in named]
             decidable = all(can_distinguish(trials.fabric, part, other) for other in named[1:])
@@ -507,7 +526,7 @@ def _describe(trials: Trials, explanation: Explanation, part: Part) -> str:
         case Culprit.POD_SPINE:
             return f"{bad} links of their pod do not reach other leaves well, {share}"
         case Culprit.POD_UPLINK:
-            return f"its pod's leaves reach one another, but not other pods well, {share}"
+            return f"{bad} links of their pod do not reach other pods well, {share}"
         case Culprit.SUPERSPINE:
             return f"pods do not reach one another well, {share}"
         case _:

@@ -101,7 +101,7 @@ class InMemorySwitches:
 
 
 class InMemoryBmcs:
-    """BmcTransport to the hosts' simulated BMCs without a wire; one that nobody asks is not made."""
+    """BmcTransport to simulated BMCs of hosts, without a wire; one is made once it is asked."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -119,6 +119,44 @@ def test_a_word_frees_what_a_command_left_and_a_lost_journal_does_not(
     asyncio.run(scenario())
 
 
+def test_a_word_is_not_about_what_the_command_writes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    journal = tmp_path / HANDS / "amy.journal"
+    asyncio.run(site.add(state=State.CONVERGING))
+    update_by_hand(site, monkeypatch, journal, dies=True)
+    holds = RackHolds(site.duty())
+
+    async def look(held: int) -> None:
+        for _ in range(2):
+            await holds.tick()
+            assert len(await site.active()) == held
+
+    asyncio.run(look(1))
+    (mark,) = read_marks(asyncio.run(site.active())[0])
+    assert vouch(site, mark) == ""
+    asyncio.run(look(0))
+    begun = journal.read_text().count(f'"{BEGAN}"')
+
+    def die_at_the_next_write() -> None:
+        if journal.read_text().count(f'"{BEGAN}"') > begun:
+            raise Died
+
+    site.rig.pause = Rig.pause.__get__(site.rig)  # type: ignore[method-assign]
+    site.each_round(die_at_the_next_write)
+    made = site.rig.update()
+    monkeypatch.setattr(update_commands, "build_update", lambda *_, **__: made)
+    assert isinstance(CliRunner().invoke(app, command(site, journal)).exception, Died)
+    asyncio.run(look(1))
+    content = journal.read_bytes()
+    journal.unlink()
+    asyncio.run(look(1))  # nor is it about what nobody can read any more
+    journal.write_bytes(content)
+    assert vouch(site, mark) == ""
+    asyncio.run(look(0))
+
+
 def test_an_unreadable_journal_of_a_command_frees_nobody(tmp_path: Path) -> None:
     site = leave_half_done(tmp_path)
     (tmp_path / HANDS).mkdir()

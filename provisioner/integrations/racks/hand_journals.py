@@ -33,6 +33,7 @@ class HandJournal:
     """What one journal tells. `mark`: what holds know it by; its name may be used again."""
 
     mark: str
+    content: str  # its digest: a person's word is about this, and nothing later
     runs: bool  # the command is at work
     unproved: Mapping[str, Sequence[str]]  # trays, by job
 
@@ -66,13 +67,32 @@ def read_hand_journal(file: Path, plan: RackPlan, *, runs: bool) -> HandJournal 
 
     `runs`: what `is_at_work` said before: what ends in between is in the journal.
     """
+    mark, content = _digest(file)  # before the rest: of what is written meanwhile is no word
     log = read_log(file)
     if not log.list_keys():
         return None
-    with file.open("rb") as opened:
-        first = opened.readline(1 << 24)
-    mark = f"{file.name.removesuffix(SUFFIX)}.{hashlib.sha256(first).hexdigest()[:8]}"
-    return HandJournal(mark, runs, _find_trays(plan, log, runs=runs))
+    return HandJournal(mark, content, runs, _find_trays(plan, log, runs=runs))
+
+
+def find_content(folder: Path, mark: str) -> str:
+    """Return the digest of the journal that has a mark, "" for none. Raises InputError."""
+    file = folder / HANDS / f"{mark.rpartition('.')[0]}{SUFFIX}"
+    known, content = _digest(file)
+    return content if known == mark else ""
+
+
+def _digest(file: Path) -> tuple[str, str]:
+    """Return a journal's mark and the digest of all of it; "" where there is none."""
+    try:
+        with file.open("rb") as opened:
+            first = hashlib.sha256(opened.readline(1 << 24)).hexdigest()
+            opened.seek(0)
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
+    except FileNotFoundError:
+        return "", ""
+    except OSError as error:
+        raise _refuse(file, error) from None
+    return f"{file.name.removesuffix(SUFFIX)}.{first[:8]}", content
 
 
 def _find_trays(plan: RackPlan, log: UpdateLog, *, runs: bool) -> Mapping[str, Sequence[str]]:
@@ -98,6 +118,10 @@ def is_at_work(file: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError as error:
-        problem = f"it cannot be read ({error.strerror})"
-        raise InputError("journal", str(file), problem, "Check its permissions.") from None
+        raise _refuse(file, error) from None
     return False
+
+
+def _refuse(file: Path, error: OSError) -> InputError:
+    problem = f"it cannot be read ({error.strerror})"
+    return InputError("journal", str(file), problem, "Check its permissions.")

@@ -43,8 +43,12 @@ class Approval(Record):
 
 
 class Vouched(Record):
-    """Who vouches for nodes whose versions nobody proved, and why: a sentence for each node."""
+    """Who vouches for nodes whose versions nobody proved, and why: a sentence for each node.
 
+    `journal`: of a person's command, as it was then: no word is about what is written later.
+    """
+
+    journal: str = Field(default="", max_length=64)
     nodes: Mapping[str, str] = Field(default={}, max_length=1 << 16)
 
 
@@ -126,10 +130,14 @@ def keep_state(campaign: Path, state: RackCampaign) -> None:
     _write(campaign / "state.json", state)
 
 
-def read_vouched(folder: Path, mark: str) -> Vouched:
-    """Return for which nodes of an approval a person vouches. Raises InputError."""
+def read_vouched(folder: Path, mark: str, journal: str = "") -> Mapping[str, str]:
+    """Return for which nodes of an approval a person vouches, of its journal as it is now.
+
+    Raises InputError.
+    """
     file = folder / CAMPAIGNS / f"{mark}.vouched.json"
-    return read_record(file, Vouched) if file.exists() else Vouched()
+    read = read_record(file, Vouched) if file.exists() else Vouched()
+    return read.nodes if read.journal == journal else {}
 
 
 def keep_vouched(folder: Path, mark: str, vouched: Vouched) -> None:

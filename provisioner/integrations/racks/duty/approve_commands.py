@@ -23,6 +23,7 @@ from provisioner.integrations.racks.duty.approval import (
     read_approval,
     read_vouched,
 )
+from provisioner.integrations.racks.hand_journals import find_content
 from provisioner.integrations.racks.plan import NAME, read_plan, read_record
 from provisioner.integrations.racks.update_start import check_packages, limit_plan
 from provisioner.integrations.racks.water_commands import ask_person
@@ -142,8 +143,10 @@ def vouch(
         raise InputError("--who", who, problem, "Give --who and --why.")
     ask_person(f"vouch for {', '.join(nodes)}", yes=yes)
     said = f"{who.strip()}: {why.strip()}"[:TEXT_MAX]
-    kept = read_vouched(folder, mark).nodes
-    keep_vouched(folder, mark, Vouched(nodes={**kept, **dict.fromkeys(nodes, said)}))
+    journal = find_content(folder, mark)
+    kept = read_vouched(folder, mark, journal)
+    vouched = Vouched(journal=journal, nodes={**kept, **dict.fromkeys(nodes, said)})
+    keep_vouched(folder, mark, vouched)
     typer.echo(f"{', '.join(nodes)}: not held by {mark} once the daemon has read it")
 
 

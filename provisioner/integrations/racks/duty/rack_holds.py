@@ -127,7 +127,7 @@ class RackHolds:
         for mark in sorted(marks - {one.mark for one in judged}):  # their files are lost
             with self._guard(mark):
                 vouched = await asyncio.to_thread(read_vouched, folder, mark)
-                judged.append(_Judged(mark, vouched.nodes))
+                judged.append(_Judged(mark, vouched))
         return judged
 
     @contextmanager
@@ -151,7 +151,7 @@ class RackHolds:
         folder = campaign.parent.parent
         approval = await asyncio.to_thread(read_approval, campaign)
         mark = build_mark(campaign.name, approval)
-        vouched = (await asyncio.to_thread(read_vouched, folder, mark)).nodes
+        vouched = await asyncio.to_thread(read_vouched, folder, mark)
         if not self.duty.parts.settings.racks_update:
             await self._end_withdrawn(campaign, approval)
         state = await asyncio.to_thread(read_state, campaign)
@@ -178,9 +178,9 @@ class RackHolds:
                 plan = await self._read_plan(folder / "racks.yaml")
                 told = await self._read_hand(file, plan)
                 if told is not None:
-                    vouched = await asyncio.to_thread(read_vouched, folder, told.mark)
-                    over = not told.runs
-                    one = _Judged(told.mark, vouched.nodes, over=over, unproved=told.unproved)
+                    mark = told.mark
+                    vouched = await asyncio.to_thread(read_vouched, folder, mark, told.content)
+                    one = _Judged(mark, vouched, over=not told.runs, unproved=told.unproved)
                     judged.append(await self._weigh(one, plan, held))
                 read += 1
         with self._guard(HANDS):

@@ -140,7 +140,7 @@ def test_a_switch_with_other_names_of_ports_is_compared_by_hand() -> None:
     found = judged(around)
 
     assert not_good(found) == {SPINE}
-    assert "Cumulus" in found[SPINE].remedy
+    assert "otherwise" in found[SPINE].remedy
 
 
 def test_a_name_with_its_domain_and_a_second_device_behind_a_port_are_no_fault() -> None:
@@ -156,3 +156,19 @@ def test_a_name_with_its_domain_and_a_second_device_behind_a_port_are_no_fault()
     }
 
     assert {e.standing for e in judge_uplinks(PLAN, SITE, seen)} == {Standing.GOOD}
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        frozenset({"tor-a", "tor-b"}),  # no name of the plan
+        frozenset(name for name in SITE if "spine" not in name),  # nothing above the leaves
+    ],
+)
+def test_a_site_without_a_planned_cable_is_told_that_nothing_was_compared(
+    site: frozenset[str],
+) -> None:
+    (told,) = judge_uplinks(PLAN, site, {name: Surroundings(name, {}) for name in site})
+
+    assert told.standing is Standing.NOT_LOOKED
+    assert "none was compared" in told.detail

@@ -23,9 +23,13 @@ def judge_uplinks(
 ) -> tuple[Examined, ...]:
     """Return a finding for each switch of the plan with cables to other switches of the site.
 
-    `seen`: of the switches that were read. A cable of which no end was read is not looked at.
+    One says so where there is none to compare: switches with other names than the plan's are not
+    good for that. `seen`: of the switches that were read. A cable of which no end was read is not
+    looked at.
     """
     planned = list_uplinks(plan, frozenset(site))
+    if not planned:
+        return (_say_nothing_compared(),)
     ends_of: dict[str, set[str]] = {}
     for end in (*planned, *planned.values()):
         ends_of.setdefault(end[0], set()).add(end[1])
@@ -59,7 +63,7 @@ def list_uplinks(plan: AddressPlan, site: Collection[str]) -> dict[End, End]:
 
 
 def _is_named_otherwise(seen: Surroundings, ends: Collection[str] | None) -> bool:
-    """Return whether a switch has none of the plan's names of ports, as one with SONiC's own."""
+    """Return whether a switch has none of the plan's names of ports: its system has others."""
     return bool(seen.heard) and bool(ends) and seen.heard.keys().isdisjoint(ends or ())
 
 
@@ -80,12 +84,18 @@ def _names(heard: Heard) -> bool:
     return bool(heard.system and heard.port)
 
 
+def _say_nothing_compared() -> Examined:
+    detail = "the plan has no cable between two switches of the site: none was compared"
+    remedy = "List leaves, spines and superspines in the site, by the names of the address plan."
+    return judging.report_not_looked(AREA, "uplinks", detail, remedy)
+
+
 def _say_not_looked(name: str, *, was_read: bool) -> Examined:
     if not was_read:
         remedy = "Make the switch readable first; its other findings say why it is not."
         return judging.report_not_looked(AREA, name, "what its ports hear was not read", remedy)
     detail = "none of its ports has a name of the plan"
-    remedy = "Compare its neighbours by hand: the plan knows Cumulus' names of ports alone."
+    remedy = "Compare its neighbours by hand: its system names ports otherwise than the plan."
     return judging.report_not_looked(AREA, name, detail, remedy)
 
 

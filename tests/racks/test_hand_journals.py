@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,12 @@ from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
 from provisioner.integrations.racks.duty.approval import RackCampaignState, read_state
 from provisioner.integrations.racks.duty.node_holds import read_marks
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
-from provisioner.integrations.racks.hand_journals import HANDS, is_at_work, read_hand_journal
+from provisioner.integrations.racks.hand_journals import (
+    HANDS,
+    check_hand_journal,
+    is_at_work,
+    read_hand_journal,
+)
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import BEGAN, NOTED, Line, open_log
@@ -155,6 +162,54 @@ def test_a_word_is_not_about_what_the_command_writes_later(
     journal.write_bytes(content)
     assert vouch(site, mark) == ""
     asyncio.run(look(0))
+
+
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a file here; a folder of another user's fails alike."""
+    site = Daemon(tmp_path, FLASH)
+    asyncio.run(site.add(state=State.CONVERGING))
+    update_by_hand(site, monkeypatch, tmp_path / HANDS / "amy.journal", dies=True)
+    (tmp_path / HANDS).rename(tmp_path / "elsewhere")
+    (tmp_path / HANDS).touch()
+    holds = RackHolds(site.duty())
+
+    async def scenario() -> None:
+        for _ in range(2):
+            await holds.tick()
+            (own,) = await site.active()
+            assert read_marks(own) == [HANDS]
+            assert await find_work(site) == []
+        node = await site.store.nodes.get("n0")
+        assert node is not None
+        assert "not every journal in `by-hand`" in node.note
+        (tmp_path / HANDS).unlink()
+        (tmp_path / "elsewhere").rename(tmp_path / HANDS)
+        await holds.tick()
+        (own,) = await site.active()
+        assert [mark.partition(".")[0] for mark in read_marks(own)] == ["amy"]
+        held = tmp_path / "campaigns"
+        held.rename(tmp_path / "elsewhere")
+        held.touch()  # this one alike
+        await holds.tick()
+        assert not holds.duty.judged
+        await holds.duty.tick()
+
+    asyncio.run(scenario())
+
+
+def test_a_journal_is_readable_by_the_daemon_whatever_the_umask_was(tmp_path: Path) -> None:
+    Daemon(tmp_path, FLASH)
+    journal = tmp_path / HANDS / "amy.journal"
+    before = os.umask(0o077)
+    try:
+        mode = check_hand_journal(journal, tmp_path / "racks.yaml")
+        with open_log(journal, mode):
+            pass
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (journal.parent, journal)] == [0o755, 0o644]
 
 
 def test_an_unreadable_journal_of_a_command_frees_nobody(tmp_path: Path) -> None:

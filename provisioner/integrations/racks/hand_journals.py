@@ -17,7 +17,7 @@ from provisioner.integrations.racks.campaign import ActKind, group_units
 from provisioner.integrations.racks.campaign_run import Step
 from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
 from provisioner.integrations.racks.identity import Kind
-from provisioner.integrations.racks.plan import RackPlan
+from provisioner.integrations.racks.plan import RackPlan, list_files
 from provisioner.integrations.racks.update_log import UpdateLog, read_log
 from provisioner.integrations.racks.update_start import find_unproved
 from provisioner.model.input_error import InputError
@@ -52,14 +52,20 @@ def check_hand_journal(journal: Path, *files: Path) -> int:
             problem = f"a daemon has {folder}, and would not know what is written"
             remedy = f"Name {wanted}/NAME{SUFFIX}, or let the daemon do it: `rack approve`."
             raise InputError("--journal", str(journal), problem, remedy)
-        wanted.mkdir(exist_ok=True)
-        mode = 0o644  # the daemon reads it
+        if not wanted.is_dir():
+            wanted.mkdir()
+            wanted.chmod(0o755)  # whatever the umask: the daemon reads it
+        mode = 0o644
     return mode
 
 
 def list_hand_journals(folder: Path) -> Sequence[Path]:
-    """Return the journals of a racks' folder, one more than are looked at if there are so many."""
-    return sorted(folder.joinpath(HANDS).glob(f"*{SUFFIX}"))[: JOURNALS_MAX + 1]
+    """Return the journals of a racks' folder, one more than are looked at if there are so many.
+
+    Raises InputError.
+    """
+    listed = [one for one in list_files(folder / HANDS) if one.name.endswith(SUFFIX)]
+    return listed[: JOURNALS_MAX + 1]
 
 
 def read_hand_journal(file: Path, plan: RackPlan, *, runs: bool) -> HandJournal | None:

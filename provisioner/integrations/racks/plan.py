@@ -122,6 +122,17 @@ def read_plan(file: Path) -> RackPlan:
     return read_record(file, RackPlan)
 
 
+def list_files(folder: Path) -> Sequence[Path]:
+    """Return what is in a folder, nothing where it is not there. Raises InputError."""
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError(str(folder), "", problem, "Check its permissions.") from None
+
+
 def read_record(file: Path, record: type[R]) -> R:
     """Return the record of a YAML or JSON file. Raises InputError that names the field."""
     written = read_text(file, BYTES_MAX)

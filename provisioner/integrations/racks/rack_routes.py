@@ -161,7 +161,11 @@ def show_rack(folder: Path, rack: PlannedRack) -> RackElevation:
 
 
 def _read_campaigns(folder: Path, rack: str, unread: list[str]) -> Sequence[RackCampaign]:
-    files = (campaign / "state.json" for campaign in list_campaigns(folder))
+    try:
+        files = [campaign / "state.json" for campaign in list_campaigns(folder)]
+    except InputError as error:
+        unread.append(_say(error))
+        return ()
     read = (_read_or_tell(file, RackCampaign, unread) for file in files)
     return [one for one in read if one is not None and rack in one.racks]
 

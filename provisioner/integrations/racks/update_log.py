@@ -13,6 +13,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -169,9 +170,16 @@ class ActLog:
 @contextlib.contextmanager
 def open_log(file: Path, mode: int = 0o600) -> Iterator[UpdateLog]:
     """Hold a journal for one update; a second one is refused. Raises InputError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    held = -1
     try:
-        held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+        held = os.open(file, flags, mode)
+        now = stat.S_IMODE(os.fstat(held).st_mode)
+        if mode & ~now:
+            os.fchmod(held, now | mode)  # the umask took it
     except OSError as error:
+        if held >= 0:
+            os.close(held)
         problem = f"it cannot be written ({error.strerror})"
         raise InputError("--journal", str(file), problem, "Name a file in your folder.") from None
     log = UpdateLog((), held)

@@ -11,11 +11,12 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 
 from pydantic import Field
 
-from provisioner.integrations.racks.plan import NAME, Name, read_record
+from provisioner.integrations.racks.plan import NAME, Name, list_files, read_record
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import Instant
@@ -104,9 +105,19 @@ def build_mark(name: str, approval: Approval) -> str:
 
 
 def list_campaigns(folder: Path, count: int = CAMPAIGNS_MAX) -> Iterator[Path]:
-    """Yield the folder of each approved campaign, in the order of names, `count` at most."""
-    listed = sorted(folder.joinpath(CAMPAIGNS).glob("*/approved.json"))[:count]
-    yield from (file.parent for file in listed)
+    """Yield the folder of each approved campaign, in the order of names, `count` at most.
+
+    Raises InputError.
+    """
+    yield from islice(filter(_may_be_approved, list_files(folder / CAMPAIGNS)), count)
+
+
+def _may_be_approved(campaign: Path) -> bool:
+    """Return whether an approval is there, or nobody can tell: then reading it says why."""
+    try:
+        return (campaign / "approved.json").exists()
+    except OSError:
+        return True
 
 
 def read_approval(campaign: Path) -> Approval:

@@ -24,6 +24,7 @@ from provisioner.integrations.racks.duty.approval import (
     read_approval,
     read_state,
 )
+from provisioner.integrations.racks.hand_journals import HANDS
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.model.events.node_events import NodeWaits
 from provisioner.model.input_error import InputError
@@ -205,6 +206,15 @@ def _is_withdrawn(folder: Path, mark: str) -> bool:
 def build_blocker(one: Operation) -> Blocker:
     """Return why nothing else is done with a held node."""
     marks = read_marks(one)
+    if HANDS in marks:
+        return Blocker(
+            reason=Reason.CANNOT_TELL,
+            subject=one.node,
+            detail=f"not every journal in `{HANDS}` of the racks' folder can be read, or told of "
+            "the planned racks: what a person's command wrote nobody can tell",
+            unblock="The daemon's log says which, and why. Mend it, or move it away once each of "
+            "its racks was read by hand (docs/racks.md#the-daemon)",
+        )
     return Blocker(
         reason=Reason.CANNOT_TELL,
         subject=one.node,

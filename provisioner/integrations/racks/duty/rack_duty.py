@@ -123,7 +123,12 @@ class RackDuty:
     async def tick(self) -> None:
         """Carry on each campaign that is neither over nor held since a short time."""
         folder = Path(self.parts.settings.racks_folder)
-        for campaign in await asyncio.to_thread(lambda: list(list_campaigns(folder))):
+        try:
+            campaigns = await asyncio.to_thread(lambda: list(list_campaigns(folder)))
+        except InputError as error:
+            log.error("racks: no campaign is carried on: %s", error)
+            return
+        for campaign in campaigns:
             try:
                 approval = read_approval(campaign)
                 before = read_state(campaign)

@@ -63,6 +63,7 @@ from provisioner.model.node import Node
 from provisioner.ports import DamagedRow, StoreFailed
 
 log = logging.getLogger(__name__)
+PLAN = "racks.yaml"
 Unproved = Mapping[str, Sequence[str]]  # trays, by job
 _Stamp = tuple[int, int, int] | None
 
@@ -115,15 +116,18 @@ class RackHolds:
         folder = Path(self.duty.parts.settings.racks_folder)
         held = (await self.duty.holds.list_active()).values()
         marks = {mark for one in held for mark in read_marks(one)}
-        known = await asyncio.to_thread(lambda: list(list_campaigns(folder, CAMPAIGNS_MAX + 1)))
         judged, all_hands = await self._judge_hands(folder, marks)
         hands = len(judged)
-        for campaign in known[:CAMPAIGNS_MAX]:
+        known: list[Path] | None = None
+        with self._guard(CAMPAIGNS):
+            count = CAMPAIGNS_MAX + 1
+            known = await asyncio.to_thread(lambda: list(list_campaigns(folder, count)))
+            _refuse_many(CAMPAIGNS, known, CAMPAIGNS_MAX)
+        for campaign in (known or ())[:CAMPAIGNS_MAX]:
             with self._guard(campaign.name):
                 judged.append(await self._judge(campaign, marks))
-        with self._guard(CAMPAIGNS):
-            _refuse_many(CAMPAIGNS, known, CAMPAIGNS_MAX)
-        self.duty.judged = all_hands and len(judged) - hands == len(known)
+        all_campaigns = known is not None and len(judged) - hands == len(known)
+        self.duty.judged = all_hands and all_campaigns
         for mark in sorted(marks - {one.mark for one in judged}):  # their files are lost
             with self._guard(mark):
                 vouched = await asyncio.to_thread(read_vouched, folder, mark)
@@ -157,7 +161,7 @@ class RackHolds:
         state = await asyncio.to_thread(read_state, campaign)
         over = state is not None and state.state in OVER
         acts = await self.duty.tells_of_acts(mark, state)  # asked first: it is written last
-        plan = await self._read_plan(folder / "racks.yaml")
+        plan = await self._read_plan(folder / PLAN)
         unproved: Unproved | None = {}
         if state is None or state.state is not RackCampaignState.DONE:
             unproved = await self._find_unproved(plan, campaign, state)
@@ -169,13 +173,18 @@ class RackHolds:
         return await self._weigh(one, plan, held)
 
     async def _judge_hands(self, folder: Path, held: Collection[str]) -> tuple[list[_Judged], bool]:
-        """Return what people's commands left, and whether each of their journals was read."""
-        files = await asyncio.to_thread(list_hand_journals, folder)
+        """Return what people's commands left, and whether each of their journals was read. While
+        one is not, it may be any planned node's: all are held.
+        """
+        files: Sequence[Path] | None = None
+        with self._guard(HANDS):
+            files = await asyncio.to_thread(list_hand_journals, folder)
+            _refuse_many(HANDS, files, JOURNALS_MAX)
         judged: list[_Judged] = []
         read = 0
-        for file in files[:JOURNALS_MAX]:
+        for file in (files or ())[:JOURNALS_MAX]:
             with self._guard(f"{HANDS}/{file.name}"):
-                plan = await self._read_plan(folder / "racks.yaml")
+                plan = await self._read_plan(folder / PLAN)
                 told = await self._read_hand(file, plan)
                 if told is not None:
                     mark = told.mark
@@ -183,9 +192,15 @@ class RackHolds:
                     one = _Judged(mark, vouched, over=not told.runs, unproved=told.unproved)
                     judged.append(await self._weigh(one, plan, held))
                 read += 1
-        with self._guard(HANDS):
-            _refuse_many(HANDS, files, JOURNALS_MAX)
-        return judged, read == len(files)
+        known = files is not None and read == len(files)
+        with self._guard(f"{HANDS}, unread"):
+            if not known:
+                nodes = await self.duty.holds.find_nodes(await self._read_plan(folder / PLAN))
+                judged.append(_Judged(HANDS, {}, keeps=[node for node, _ in nodes.values()]))
+            elif HANDS in held:
+                over = frozenset(await self.duty.holds.list_active())
+                judged.append(_Judged(HANDS, {}, planned=over))
+        return judged, known
 
     async def _read_hand(self, file: Path, plan: RackPlan) -> HandJournal | None:
         """Return what a command's journal tells, read anew where anything of it has changed."""

@@ -212,6 +212,117 @@ def test_a_journal_is_readable_by_the_daemon_whatever_the_umask_was(tmp_path: Pa
     assert [stat.S_IMODE(one.stat().st_mode) for one in (journal.parent, journal)] == [0o755, 0o644]
 
 
+def rename(site: Daemon, *, rack: str = "r01", mark: str = "") -> str:
+    """Rename a rack, and each unit by a mark; return what the plan was."""
+    file = site.folder / "racks.yaml"
+    before = file.read_text()
+    plan = json.loads(before)
+    plan["racks"][0]["name"] = rack
+    for unit in plan["racks"][0]["units"]:
+        unit["name"] = mark + unit["name"]
+    file.write_text(json.dumps(plan))
+    return before
+
+
+def begin_cold_reboot(site: Daemon, *notes: str) -> None:
+    journal = site.folder / HANDS / "cold.journal"
+    journal.parent.mkdir(exist_ok=True)
+
+    async def write() -> None:
+        with open_log(journal) as log:
+            log.write(Line(f"r01/{COLD_REBOOT}", BEGAN, "shelf-Off:p0", 2.0))
+            for note in notes:
+                log.write(Line(f"r01/{COLD_REBOOT}", NOTED, note, 3.0))
+            await log.sync()
+
+    asyncio.run(write())
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["held", "lost"])
+@pytest.mark.parametrize("writes", ["cold-reboot", "update"])
+def test_what_a_command_began_at_a_name_that_the_plan_has_no_more_stays_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: str, *, known: bool
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    asyncio.run(site.add(state=State.CONVERGING))
+    if writes == "update":
+        update_by_hand(site, monkeypatch, tmp_path / HANDS / "amy.journal", dies=True)
+    else:
+        begin_cold_reboot(site)
+    holds = RackHolds(site.duty())
+
+    async def look() -> list[str]:
+        for _ in range(2):
+            await holds.tick()
+            assert await find_work(site) == []
+        (own,) = await site.active()
+        return [mark.partition(".")[0] for mark in read_marks(own)]
+
+    own = "amy" if writes == "update" else "cold"
+    if known:
+        assert asyncio.run(look()) == [own]
+    before = rename(site, rack="r01-new", mark="x")
+    assert asyncio.run(look()) == [own, HANDS] if known else [HANDS]
+    (tmp_path / "racks.yaml").write_text(before)
+    assert asyncio.run(look()) == [own]
+
+
+def test_what_a_withdrawn_campaign_began_at_a_name_that_is_gone_stays_held_until_a_word(
+    tmp_path: Path,
+) -> None:
+    site = leave_half_done(tmp_path)
+    mark = site.mark
+    rename(site, rack="r09", mark="x")
+
+    async def scenario() -> None:
+        holds = RackHolds(site.duty())
+        for _ in range(2):
+            await holds.tick()
+            assert len(await site.active()) == 1
+        site.campaign.rename(tmp_path / "away")
+        assert vouch(site, mark) == ""
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_commands_journal_that_lost_its_end_frees_nobody_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    journal = tmp_path / HANDS / "amy.journal"
+    asyncio.run(site.add(state=State.CONVERGING))
+    update_by_hand(site, monkeypatch, journal, dies=True)
+
+    async def scenario() -> None:
+        holds = RackHolds(site.duty())
+        await holds.tick()
+        (own,) = await site.active()
+        journal.write_bytes(journal.read_bytes().split(b"\n")[0] + b"\n")
+        for _ in range(2):
+            await holds.tick()
+            assert await site.active() == [own]
+        (mark,) = read_marks(own)
+        assert vouch(site, mark) == ""
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_what_is_proved_or_over_holds_nobody_whatever_becomes_of_the_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    asyncio.run(site.add(state=State.CONVERGING))
+    update_by_hand(site, monkeypatch, tmp_path / HANDS / "amy.journal", dies=False)
+    begin_cold_reboot(site, OVER)
+    rename(site, rack="r09", mark="x")
+    asyncio.run(RackHolds(site.duty()).tick())
+    assert asyncio.run(site.active()) == []
+
+
 def test_an_unreadable_journal_of_a_command_frees_nobody(tmp_path: Path) -> None:
     site = leave_half_done(tmp_path)
     (tmp_path / HANDS).mkdir()

@@ -36,6 +36,7 @@ class HandJournal:
     content: str  # its digest: a person's word is about this, and nothing later
     runs: bool  # the command is at work
     unproved: Mapping[str, Sequence[str]]  # trays, by job
+    proved: frozenset[str]  # trays of jobs whose end it tells
 
 
 def check_hand_journal(journal: Path, *files: Path) -> int:
@@ -77,7 +78,7 @@ def read_hand_journal(file: Path, plan: RackPlan, *, runs: bool) -> HandJournal 
     log = read_log(file)
     if not log.list_keys():
         return None
-    return HandJournal(mark, content, runs, _find_trays(plan, log, runs=runs))
+    return HandJournal(mark, content, runs, *_find_trays(plan, log, runs=runs))
 
 
 def find_content(folder: Path, mark: str) -> str:
@@ -101,19 +102,25 @@ def _digest(file: Path) -> tuple[str, str]:
     return f"{file.name.removesuffix(SUFFIX)}.{first[:8]}", content
 
 
-def _find_trays(plan: RackPlan, log: UpdateLog, *, runs: bool) -> Mapping[str, Sequence[str]]:
-    """Return the trays of each job that was begun; of a command at work also of one that is only
-    drained.
+def _find_trays(
+    plan: RackPlan, log: UpdateLog, *, runs: bool
+) -> tuple[Mapping[str, Sequence[str]], frozenset[str]]:
+    """Return the trays of each job that was begun, of a command at work also of one that is only
+    drained, and those of jobs of which nothing is open. Of a journal that lost its end, neither.
     """
     found = dict(find_unproved(plan, log))
+    ended: list[str] = []
     last = dict(log.steps())
     for job, units in group_units(plan).items():
+        trays = [unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY]
         reboots = [log.of(f"{name}/{COLD_REBOOT}") for name in {rack.name for rack, _ in units}]
         cut = any(one.has_begun() and not one.noted(OVER) for one in reboots)
         proved = last.get(f"{job}/{ActKind.PROVE}") == Step.DONE
         if cut or (runs and f"{job}/{ActKind.DRAIN}" in last and not proved):
-            found[job] = [unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY]
-    return found
+            found[job] = trays
+        elif job not in found and (proved or any(one.noted(OVER) for one in reboots)):
+            ended += trays
+    return found, frozenset(ended)
 
 
 def is_at_work(file: Path) -> bool:

@@ -18,10 +18,11 @@ from provisioner.integrations.racks.campaign import (
     plan_campaign,
 )
 from provisioner.integrations.racks.campaign_run import Step
+from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading, judge_rack
-from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
+from provisioner.integrations.racks.plan import PlannedUnit, RackPlan
 from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_log import NOTED, Line, UpdateLog
 from provisioner.integrations.racks.update_packages import find_missed
@@ -173,23 +174,38 @@ def _name_versions(
 def find_unproved(plan: RackPlan, log: UpdateLog) -> Mapping[str, Sequence[str]]:
     """Return the trays of each job of which a write may have been executed, and not every version
     was proved since: of its trays, its switches or its shelves.
+
+    Raises InputError where a write was begun at what the plan does not have (any more), unless each
+    job of the journal was proved.
     """
     last = dict(log.steps())
+    jobs = group_units(plan)
+    named = {
+        job: {name for rack, unit in units for name in (rack.name, unit.name)} | set(job.split("+"))
+        for job, units in jobs.items()
+    }
+    begun = {key: set(key.rpartition("/")[0].split("+")) for key in _list_begun(log)}
+    drained = [key.rpartition("/")[0] for key in last if key.endswith(f"/{ActKind.DRAIN}")]
+    proved = {job for job in {*jobs, *drained} if last.get(f"{job}/{ActKind.PROVE}") == Step.DONE}
+    for key, parts in begun.items():
+        over = bool(drained) and proved.issuperset(drained) and not key.endswith(f"/{COLD_REBOOT}")
+        if not over and all(parts.isdisjoint(names) for names in named.values()):
+            problem = "a write was begun there, and the plan has neither such a unit nor a rack"
+            remedy = "Give it its name back; or move the journal away, and then `rack vouch`."
+            raise InputError("journal", key, problem, remedy)
     return {
         job: [unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY]
-        for job, units in group_units(plan).items()
-        if last.get(f"{job}/{ActKind.PROVE}") != Step.DONE and _has_begun(job, units, log)
+        for job, units in jobs.items()
+        if job not in proved and any(not named[job].isdisjoint(parts) for parts in begun.values())
     }
 
 
-def _has_begun(job: str, units: Sequence[tuple[PlannedRack, PlannedUnit]], log: UpdateLog) -> bool:
-    """Return whether a write of a job's acts was begun, also one that had another extent then."""
-    named = {unit.name for _, unit in units} | set(job.split("+"))
-    return any(
-        log.of(key).has_begun()
-        for key in log.list_keys()
-        if not named.isdisjoint(key.rpartition("/")[0].split("+"))
-    )
+def _list_begun(log: UpdateLog) -> Iterable[str]:
+    """Yield each act of which a write may have been executed, but a cold reboot that is over."""
+    for key in log.list_keys():
+        act = log.of(key)
+        if act.has_begun() and not (key.endswith(f"/{COLD_REBOOT}") and act.noted(OVER)):
+            yield key
 
 
 def find_reasons(campaign: Campaign) -> Sequence[str]:

@@ -79,7 +79,8 @@ class _Judged:
     over: bool = True
     unproved: Unproved = field(default_factory=dict)
     keeps: Sequence[Node] = ()
-    planned: frozenset[str] = frozenset()  # nodes whose trays the plan has
+    proved: frozenset[str] | None = None  # trays that alone may be freed; None: all others
+    planned: frozenset[str] = frozenset()  # nodes whose trays the plan has, and may be freed
 
 
 @dataclass
@@ -189,7 +190,10 @@ class RackHolds:
                 if told is not None:
                     mark = told.mark
                     vouched = await asyncio.to_thread(read_vouched, folder, mark, told.content)
-                    one = _Judged(mark, vouched, over=not told.runs, unproved=told.unproved)
+                    over = not told.runs
+                    one = _Judged(
+                        mark, vouched, over=over, unproved=told.unproved, proved=told.proved
+                    )
                     judged.append(await self._weigh(one, plan, held))
                 read += 1
         known = files is not None and read == len(files)
@@ -198,8 +202,8 @@ class RackHolds:
                 nodes = await self.duty.holds.find_nodes(await self._read_plan(folder / PLAN))
                 judged.append(_Judged(HANDS, {}, keeps=[node for node, _ in nodes.values()]))
             elif HANDS in held:
-                over = frozenset(await self.duty.holds.list_active())
-                judged.append(_Judged(HANDS, {}, planned=over))
+                every = frozenset(await self.duty.holds.list_active())
+                judged.append(_Judged(HANDS, {}, planned=every))
         return judged, known
 
     async def _read_hand(self, file: Path, plan: RackPlan) -> HandJournal | None:
@@ -219,7 +223,9 @@ class RackHolds:
         nodes = await self.duty.holds.find_nodes(plan) if trays or one.mark in held else {}
         keeps = [node for unit, (node, _) in nodes.items() if unit in trays]
         keeps = [node for node in keeps if not (one.over and node.id in one.vouched)]
-        return replace(one, keeps=keeps, planned=frozenset(node.id for node, _ in nodes.values()))
+        proved = nodes if one.proved is None else one.proved
+        ended = frozenset(node.id for unit, (node, _) in nodes.items() if unit in proved)
+        return replace(one, keeps=keeps, planned=ended)
 
     async def _hold(self, one: _Judged) -> None:
         held = await self.duty.holds.list_active()

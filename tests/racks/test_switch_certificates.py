@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from provisioner.integrations.racks.duty.certificate_commands import (
@@ -113,6 +114,30 @@ def test_every_tls_port_of_the_plan_is_asked_and_an_unread_one_is_told(tmp_path:
     assert told.exit_code == 1
     states = [row["state"] for row in json.loads(told.stdout)]
     assert states == ["unread", "unread", "closed"]
+
+
+@pytest.mark.parametrize(
+    "host", ["bad..host", ".host", f"{'a' * 70}.x", "h:99999", "h:x", "h:0", ":443", "[::1"]
+)
+def test_an_address_that_no_socket_takes_is_refused_with_the_plan(host: str) -> None:
+    unit = {"kind": "power-shelf", "u": 1, "name": "p0", "bmc": f"https://{host}"}
+    with pytest.raises(ValidationError, match="bmc"):
+        RackPlan.model_validate({"racks": [{"name": "r", "chassis_serial": "C", "units": [unit]}]})
+
+
+@pytest.mark.parametrize(("host", "port"), [("bad..host", 443), ("127.0.0.1", 99_999)])
+def test_a_door_that_no_socket_takes_is_unread(host: str, port: int) -> None:
+    assert asyncio.run(read_door(Door("p0", "BMC", host, port))).unread
+
+
+@pytest.mark.parametrize(
+    "value", ["2001-99-99", "!!int x", "!!bool x", "!!timestamp x", "9" * 5000]
+)
+def test_no_value_of_the_plans_file_ends_the_loop(tmp_path: Path, value: str) -> None:
+    (tmp_path / "racks.yaml").write_text(f"racks: {value}\n")
+    settings = Settings(racks_folder=str(tmp_path))
+    parts: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: 0.0), settings=settings)
+    asyncio.run(CertificateWatch(parts).tick())
 
 
 def test_the_daemon_tells_of_what_ends_within_thirty_days_and_forgets_what_was_replaced(

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from provisioner.integrations.racks.identity import Kind
 from provisioner.model.base import Record
@@ -22,14 +23,29 @@ BYTES_MAX = 32 * 2**20  # 256 racks and their states take some 3 MiB
 DEPTH_MAX = 16  # of lists and mappings; a plan has five
 R = TypeVar("R", bound=Record)
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
+# what PyYAML raises for a value that is not what it looks like or its tag says, as 2001-99-99
+_UNLOADABLE = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
 _REMEDY = "Correct it; docs/racks.md has an example."
 
 
 Name = Annotated[str, StringConstraints(pattern=NAME, max_length=63)]
 
 
+def _check_host(url: str) -> str:
+    """Refuse a host and a port that no socket takes."""
+    parts = urlsplit(url)
+    if url and (not parts.hostname or parts.port == 0):
+        raise ValueError("it names no host, or port 0")
+    (parts.hostname or "").encode("idna")
+    return url
+
+
 # https://HOST: a login, a path or a query in it would stand in messages
-Address = Annotated[str, StringConstraints(max_length=256, pattern=r"^(https?://[^\s/@?#\\]+/?)?$")]
+Address = Annotated[
+    str,
+    StringConstraints(max_length=256, pattern=r"^(https?://[^\s/@?#\\]+/?)?$"),
+    AfterValidator(_check_host),
+]
 
 
 Outlet = Annotated[
@@ -137,9 +153,11 @@ def read_record(file: Path, record: type[R]) -> R:
     """Return the record of a YAML or JSON file. Raises InputError that names the field."""
     written = read_text(file, BYTES_MAX)
     try:
-        return record.model_validate(_load(file, written))
-    except yaml.YAMLError as error:
+        loaded = _load(file, written)
+    except _UNLOADABLE as error:
         raise InputError(str(file), "", f"is no YAML: {str(error)[:200]}", _REMEDY) from None
+    try:
+        return record.model_validate(loaded)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])

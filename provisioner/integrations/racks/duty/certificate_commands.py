@@ -85,7 +85,7 @@ async def read_door(door: Door, limit_s: float = HANDSHAKE_S) -> Presented:
             _, writer = await asyncio.open_connection(
                 door.host, door.port, ssl=trust, server_hostname=door.host
             )
-    except (OSError, ssl.SSLError, TimeoutError) as error:
+    except (OSError, ssl.SSLError, TimeoutError, ValueError, OverflowError) as error:
         said = str(error) or f"no answer in {limit_s:.0f} s"
         return Presented(door, unread=said[:200])
     try:
@@ -93,7 +93,7 @@ async def read_door(door: Door, limit_s: float = HANDSHAKE_S) -> Presented:
         read = x509.load_der_x509_certificate(tls.getpeercert(binary_form=True) or b"")
         ends = read.not_valid_after_utc.timestamp()
         return Presented(door, read.subject.rfc4514_string()[:200], ends)
-    except (ValueError, OverflowError, OSError) as error:
+    except (ValueError, OverflowError, OSError, x509.InvalidVersion) as error:
         return Presented(door, unread=f"its certificate cannot be read ({error})"[:200])
     finally:
         writer.transport.abort()

@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 from typer.testing import CliRunner
 
+from provisioner.integrations.racks.partitions import partition_commands
 from provisioner.integrations.racks.partitions.nmx_client import NmxClient
 from provisioner.integrations.racks.partitions.partition_commands import VARIABLE
 from provisioner.integrations.racks.partitions.tenant_partitions import (
@@ -251,4 +252,35 @@ def test_the_command_shows_makes_and_proves_partitions_over_https(tmp_path: Path
         assert made.exit_code == 0, made.output
         assert "every tray is in its tenant's partition" in run().output
     assert manager.log == ["DELETE Default 0", "POST acme.d01 8", "POST blue.d01 4"]
+    assert owners(manager) == {11: {"acme.d01"}, 12: {"acme.d01"}, 13: {""}, 14: {"blue.d01"}}
+
+
+def test_what_changed_while_a_person_was_asked_is_planned_anew_and_nothing_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = make_manager()
+    assert bring(manager, {"t0": "acme", "t1": "", "t2": "", "t3": "blue"}) == ""
+    (tmp_path / "r.yaml").write_text(make_plan().model_dump_json())
+    tenants = {"t0": "acme", "t1": "", "t2": "acme", "t3": "blue"}
+    units = {name: {"tenant": tenant} for name, tenant in tenants.items()}
+    (tmp_path / "c.yaml").write_text(json.dumps({"targets": {"compute-tray": {}}, "units": units}))
+
+    def think(_: str, *, yes: bool) -> None:
+        assert yes
+        theirs = {"t0": "acme", "t1": "acme", "t2": "", "t3": "blue"}
+        told: list[str] = []
+        thread = threading.Thread(target=lambda: told.append(bring(manager, theirs)))
+        thread.start()
+        thread.join(30)
+        assert told == [""]
+        manager.log.clear()
+
+    monkeypatch.setattr(partition_commands, "ask_person", think)
+    with served(manager, tmp_path) as (url, ca):
+        words = ["partitions", str(tmp_path / "r.yaml"), str(tmp_path / "c.yaml"), "r01"]
+        login = ["--manager", url, "--user", "rw-user", "--ca", str(ca), "--apply", "--yes"]
+        told = CliRunner().invoke(app, [*words, *login], env={VARIABLE: PASSWORD})
+    assert told.exit_code == 1
+    assert "they changed while a person was asked; nothing was sent" in told.output
+    assert manager.log == []
     assert owners(manager) == {11: {"acme.d01"}, 12: {"acme.d01"}, 13: {""}, 14: {"blue.d01"}}

@@ -24,7 +24,7 @@ from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.update_start import limit_plan
 from provisioner.integrations.racks.water_commands import PlanFile, ask_person
 from provisioner.model.input_error import InputError
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Secret, SwitchAddress
 
 VARIABLE = "PROVISIONER_NMX_PASSWORD"
@@ -105,6 +105,15 @@ async def _carry_out(
         return planned, None
     changes = "; ".join(map(str, planned.acts))
     ask_person(f"send this to the manager: {strip_controls(changes)}", yes=yes)
+    again = plan_partitions(plan, tenants, *await asked.look())
+    if again.acts != planned.acts:  # an old plan would take GPUs from who has them now
+        changed = Blocker(
+            reason=Reason.CANNOT_TELL,
+            subject="partitions",
+            detail="they changed while a person was asked; nothing was sent",
+            unblock="Look at them, and give the command again.",
+        )
+        return again, changed
     for act in planned.acts:
         if (failed := await asked.make(act)) is not None:
             return plan_partitions(plan, tenants, *await asked.look()), failed

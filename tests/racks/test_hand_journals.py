@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -70,6 +71,43 @@ def test_a_command_names_a_journal_that_the_daemon_reads(
         assert isinstance(told.exception, InputError)
         assert f"{tmp_path / HANDS}/NAME.journal" in str(told.exception)
     assert site.rig.rack.find("push") == []
+
+
+@pytest.mark.parametrize("name", ["r01, again", "R01", "-", "a" * 64])
+def test_a_journals_name_is_one_that_a_hold_can_have(tmp_path: Path, name: str) -> None:
+    site = Daemon(tmp_path, FLASH)
+    asyncio.run(site.add(state=State.CONVERGING))
+    journal = tmp_path / HANDS / f"{name}.journal"
+    with pytest.raises(InputError, match=r"NAME\.journal"):
+        check_hand_journal(journal, tmp_path / "racks.yaml")
+    journal.parent.mkdir()
+    begin_cold_reboot(site)
+    (journal.parent / "cold.journal").rename(journal)
+    holds = RackHolds(site.duty())
+
+    async def scenario() -> None:
+        for _ in range(3):
+            await holds.tick()
+            (own,) = await site.active()
+            assert read_marks(own) == [HANDS]
+
+    asyncio.run(scenario())
+
+
+def test_a_daemons_folder_is_known_before_it_has_a_campaign(tmp_path: Path) -> None:
+    class Stopped(Exception):
+        """The test's end of the loop."""
+
+    def stop() -> None:
+        raise Stopped
+
+    site = Daemon(tmp_path, FLASH)
+    site.each_round(stop)
+    shutil.rmtree(tmp_path / "campaigns")
+    with pytest.raises(Stopped):
+        asyncio.run(RackHolds(site.duty()).run())
+    with pytest.raises(InputError, match="a daemon has"):
+        check_hand_journal(tmp_path / "journal", tmp_path / "racks.yaml")
 
 
 def test_what_a_command_left_half_done_holds_its_nodes_until_it_has_ended(

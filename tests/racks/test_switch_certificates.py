@@ -166,6 +166,14 @@ def test_the_daemon_tells_of_what_ends_within_thirty_days_and_forgets_what_was_r
             await watch.tick()
             (told,) = notices[SUBJECT]
             assert told.startswith("the certificate of p0's BMC ends on 20")
+            server.close()
+            await server.wait_closed()
+            await watch.tick()
+            assert notices[SUBJECT] == (told,)  # an unread one is not a good one
+        server = await asyncio.start_server(
+            lambda _, writer: writer.close(), "127.0.0.1", port, ssl=served
+        )
+        async with server:
             served.load_cert_chain(write_certificate(tmp_path, 400))
             await watch.tick()
             assert notices[SUBJECT] == ()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +19,13 @@ from provisioner.integrations.racks.campaign import ActKind, group_units
 from provisioner.integrations.racks.campaign_run import Step
 from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
 from provisioner.integrations.racks.identity import Kind
-from provisioner.integrations.racks.plan import RackPlan, list_files
+from provisioner.integrations.racks.plan import NAME, RackPlan, list_files
 from provisioner.integrations.racks.update_log import UpdateLog, read_log
 from provisioner.integrations.racks.update_start import find_unproved
 from provisioner.model.input_error import InputError
 
 HANDS = "by-hand"
-CAMPAIGNS = "campaigns"  # a folder of racks that has one is a daemon's
+CAMPAIGNS = "campaigns"  # a folder of racks that has one, or HANDS, is a daemon's
 SUFFIX = ".journal"
 JOURNALS_MAX = 256
 
@@ -45,19 +47,34 @@ def check_hand_journal(journal: Path, *files: Path) -> int:
     """
     mode = 0o600
     for folder in {file.resolve().parent for file in files}:
-        if not (folder / CAMPAIGNS).is_dir():
+        if not any((folder / name).is_dir() for name in (CAMPAIGNS, HANDS)):
             continue
         wanted = folder / HANDS
-        named = journal.name.removesuffix(SUFFIX)
-        if journal.parent.resolve() != wanted or named + SUFFIX != journal.name:
+        if journal.parent.resolve() != wanted or not _is_named(journal):
             problem = f"a daemon has {folder}, and would not know what is written"
             remedy = f"Name {wanted}/NAME{SUFFIX}, or let the daemon do it: `rack approve`."
             raise InputError("--journal", str(journal), problem, remedy)
-        if not wanted.is_dir():
-            wanted.mkdir()
-            wanted.chmod(0o755)  # whatever the umask: the daemon reads it
+        make_folder(folder)
         mode = 0o644
     return mode
+
+
+def make_folder(folder: Path) -> None:
+    """Make the journals' folder of a racks' folder, by which commands know it as a daemon's.
+
+    Raises OSError.
+    """
+    made = folder / HANDS
+    if not made.is_dir():
+        made.mkdir()
+        # whatever the umask: who writes beside it writes there, and the daemon reads it
+        made.chmod(0o755 | stat.S_IMODE(folder.stat().st_mode))
+
+
+def _is_named(journal: Path) -> bool:
+    """Return whether a journal's name may stand in a hold's mark."""
+    name = journal.name.removesuffix(SUFFIX)
+    return bool(re.fullmatch(NAME, name)) and name + SUFFIX == journal.name and len(name) <= 63
 
 
 def list_hand_journals(folder: Path) -> Sequence[Path]:
@@ -74,6 +91,9 @@ def read_hand_journal(file: Path, plan: RackPlan, *, runs: bool) -> HandJournal 
 
     `runs`: what `is_at_work` said before: what ends in between is in the journal.
     """
+    if not _is_named(file):
+        problem = "its name is none of a journal: small letters, digits, dots and dashes"
+        raise InputError("journal", str(file), problem, "Rename it.")
     mark, content = _digest(file)  # before the rest: of what is written meanwhile is no word
     log = read_log(file)
     if not log.list_keys():

@@ -1,8 +1,9 @@
 """The daemon's loop that tells of certificates of racks' machines before they end.
 
 Four times a day each TLS port of the planned racks is read by a handshake, before any login. What
-ends within thirty days, or is over, is a notice of the daemon; what does not answer is none, since
-the watch of water tells of silent machines. Nothing is replaced.
+ends within thirty days, or is over, is a notice of the daemon; what does not answer is
+judged by what it last showed: the watch of water tells of silent machines where `racks_update` is
+set, and of NVOS nobody. Nothing is replaced.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from provisioner.integrations.racks.duty.certificate_commands import (
@@ -39,6 +40,7 @@ class CertificateWatch:
 
     parts: HoldParts
     read: Callable[[Sequence[Door]], Awaitable[Sequence[Presented]]] = read_doors
+    _last: dict[Door, Presented] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Look for ever."""
@@ -56,7 +58,9 @@ class CertificateWatch:
             return
         now = self.parts.clock.now()
         shown = await self.read(list_doors(plan.racks))
-        told = [_describe(one) for one in shown if judge(one, now) in TELLS]
+        last = self._last
+        self._last = {one.door: one if one.ends_at else last.get(one.door, one) for one in shown}
+        told = [_describe(one) for one in self._last.values() if judge(one, now) in TELLS]
         more = len(told) - NOTICES_MAX
         said = (*told[:NOTICES_MAX], *((f"and {more} more",) if more > 0 else ()))
         notices = permit.get_scope().notices

@@ -51,6 +51,7 @@ from provisioner.integrations.racks.hand_journals import (
     HandJournal,
     is_at_work,
     list_hand_journals,
+    make_folder,
     read_hand_journal,
 )
 from provisioner.integrations.racks.identity import Kind
@@ -100,6 +101,8 @@ class RackHolds:
 
     async def run(self) -> None:
         """Look for ever."""
+        with self._guard(f"{HANDS}, made"):
+            await asyncio.to_thread(make_folder, Path(self.duty.parts.settings.racks_folder))
         while True:
             await self.tick()
             await self.duty.parts.clock.sleep(self.poll_s)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,22 @@ def test_a_journals_name_is_one_that_a_hold_can_have(tmp_path: Path, name: str) 
             assert read_marks(own) == [HANDS]
 
     asyncio.run(scenario())
+
+
+def test_a_look_whether_a_command_is_at_work_refuses_no_command(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    journal.touch()
+    with journal.open("rb") as look:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        ends = threading.Timer(0.1, fcntl.flock, (look, fcntl.LOCK_UN))
+        ends.start()
+        with (
+            open_log(journal),
+            pytest.raises(InputError, match="another update"),
+            open_log(journal),
+        ):
+            pass
+        ends.join()
 
 
 def test_a_daemons_folder_is_known_before_it_has_a_campaign(tmp_path: Path) -> None:

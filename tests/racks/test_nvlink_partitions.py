@@ -21,6 +21,7 @@ from provisioner.integrations.racks.partitions import partition_commands
 from provisioner.integrations.racks.partitions.nmx_client import NmxClient
 from provisioner.integrations.racks.partitions.partition_commands import VARIABLE
 from provisioner.integrations.racks.partitions.tenant_partitions import (
+    Partition,
     plan_partitions,
     read_gpus,
     read_partitions,
@@ -160,6 +161,15 @@ def test_an_operation_that_changed_nothing_stops_it_by_name(fault: str, told: st
     assert said.startswith("delete Default")
     assert told in said
     assert len(manager.log) == 1
+
+
+def test_an_empty_partition_of_a_domain_whose_name_ends_like_ours_is_left_alone() -> None:
+    theirs = Partition("e", 5, "blue.x.d01", frozenset())
+    ours = Partition("f", 6, "blue.d01", frozenset())
+    gpus, _ = look(make_manager())
+    tenants = dict.fromkeys(("t0", "t1", "t2", "t3"), "")
+    acts = plan_partitions(make_plan(), tenants, gpus, [theirs, ours]).acts
+    assert [act.ident for act in acts] == ["f"]
 
 
 def test_a_gpu_that_says_another_partition_and_an_ill_one_are_told() -> None:

@@ -1,7 +1,8 @@
 """`provisioner rack password`: the BMCs of racks get the site's password in place of the factory's.
 
 Each BMC is asked with the factory's password first, and with ours where that is refused: one wrong
-login at most in a run, so that no account is locked. What took ours has to open with it.
+login at most in a run, two where neither is right, so that no account is locked. What took ours has
+to open with it.
 """
 
 from __future__ import annotations

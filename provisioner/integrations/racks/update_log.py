@@ -15,6 +15,7 @@ import json
 import os
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from provisioner.runtime.whole_files import sync_directory
 
 LINES_MAX = 200_000  # a rack's update writes some thousand
 BYTES_MAX = 64 * 2**20
+LOCK_TRIES = 20  # a daemon that looks whether a command is at work has it for a moment
+LOCK_EACH_S = 0.05
 BEGAN = "began"
 TOLD = "told"
 NOTED = "noted"
@@ -184,16 +187,25 @@ def open_log(file: Path, mode: int = 0o600) -> Iterator[UpdateLog]:
         raise InputError("--journal", str(file), problem, "Name a file in your folder.") from None
     log = UpdateLog((), held)
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            problem = "another update holds it"
-            raise InputError("--journal", str(file), problem, "Wait for its end.") from None
+        _lock(file, held)
         sync_directory(file.parent)  # else its name may be gone after a crash, and all sent again
         log.take(_read(file, held))
         yield log
     finally:
         log.close()
+
+
+def _lock(file: Path, held: int) -> None:
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if left == 0:
+                problem = "another update holds it"
+                raise InputError("--journal", str(file), problem, "Wait for its end.") from None
+            time.sleep(LOCK_EACH_S)
+        else:
+            return
 
 
 @contextlib.asynccontextmanager

@@ -27,7 +27,7 @@ PREFIX = "/nmx/v1"
 READ_S = 60.0
 BYTES_MAX = 32 * 2**20
 POLL_S = 2.0
-POLLS_MAX = 150  # of one operation: five minutes
+POLLS_MAX = 150  # of one operation: five minutes, or hours where each answer takes READ_S
 LOOKS_MAX = 5  # after an operation ended, or was forgotten
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 

@@ -194,6 +194,8 @@ def plan_partitions(
     for one in partitions:
         if one.members is None:
             blockers.append(_no(one.name, "its members are not named by their places"))
+        elif not one.members and one.name.count(".") > 1 and one.name not in wanted:
+            continue  # of a domain x.d01, or a tenant blue.x: nobody can tell
         elif one.number == DEFAULT or one.name.endswith(suffixes):
             mine.append(one)
             if one.number != DEFAULT and one.members - ours:

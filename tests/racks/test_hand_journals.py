@@ -169,6 +169,7 @@ def test_a_word_frees_what_a_command_left_and_a_lost_journal_does_not(
         assert (told.mark, told.runs) == (mark, False)
         content = journal.read_bytes()
         journal.unlink()
+        assert not is_at_work(journal)  # as one that goes after it was listed
         await holds.tick()
         assert len(await site.active()) == 1
         journal.write_bytes(content)

@@ -150,6 +150,8 @@ def is_at_work(file: Path) -> bool:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except FileNotFoundError:  # moved away since it was listed
+        return False
     except OSError as error:
         raise _refuse(file, error) from None
     return False

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from provisioner.integrations.racks import update_commands
 from provisioner.integrations.racks.cold_reboot_run import COLD_REBOOT, OVER
+from provisioner.integrations.racks.duty import approve_commands
 from provisioner.integrations.racks.duty.approval import RackCampaignState, read_state
 from provisioner.integrations.racks.duty.node_holds import read_marks
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
@@ -252,6 +253,85 @@ def test_a_folder_that_cannot_be_listed_is_no_empty_one(
         await holds.tick()
         assert not holds.duty.judged
         await holds.duty.tick()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_there_to_be_read_frees_nobody_whom_an_unread_journal_holds(
+    tmp_path: Path,
+) -> None:
+    """The folder is of a disk that is gone; a journal is a link to one."""
+    site = Daemon(tmp_path, FLASH)
+    asyncio.run(site.add(state=State.CONVERGING))
+    hands = tmp_path / HANDS
+    hands.mkdir()
+    (hands / "._amy.journal").touch()  # as a copy from elsewhere leaves beside a file
+    holds = RackHolds(site.duty())
+
+    async def look() -> list[tuple[str, ...]]:
+        await holds.tick()
+        return [tuple(read_marks(own)) for own in await site.active()]
+
+    async def scenario() -> None:
+        assert await look() == []
+        (hands / "amy.journal").write_text("no line\n")
+        assert await look() == [(HANDS,)]
+        hands.rename(tmp_path / "gone")
+        assert await look() == [(HANDS,)]
+        assert not holds.duty.judged
+        hands.symlink_to(tmp_path / "nowhere")
+        assert await look() == [(HANDS,)]
+        hands.unlink()
+        hands.mkdir()
+        (hands / "amy.journal").symlink_to(tmp_path / "nowhere")
+        assert await look() == [(HANDS,)]
+        assert await find_work(site) == []
+        (hands / "amy.journal").unlink()
+        assert await look() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_word_is_kept_where_no_campaign_ever_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    asyncio.run(site.add(state=State.CONVERGING))
+    update_by_hand(site, monkeypatch, tmp_path / HANDS / "amy.journal", dies=True)
+    shutil.rmtree(tmp_path / "campaigns")
+    holds = RackHolds(site.duty())
+
+    async def scenario() -> None:
+        await holds.tick()
+        ((mark,),) = [read_marks(own) for own in await site.active()]
+        assert vouch(site, mark) == ""
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_word_that_was_asked_for_before_a_write_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    asyncio.run(site.add(state=State.CONVERGING))
+    journal = tmp_path / HANDS / "amy.journal"
+    update_by_hand(site, monkeypatch, journal, dies=True)
+    holds = RackHolds(site.duty())
+
+    def write(_what: str, *, yes: bool) -> None:
+        assert yes
+        journal.write_text(journal.read_text() * 2)
+
+    monkeypatch.setattr(approve_commands, "ask_person", write)
+
+    async def scenario() -> None:
+        await holds.tick()
+        ((mark,),) = [read_marks(own) for own in await site.active()]
+        assert "while you were asked" in vouch(site, mark)
+        await holds.tick()
+        assert len(await site.active()) == 1
 
     asyncio.run(scenario())
 

@@ -131,7 +131,8 @@ def test_a_door_that_no_socket_takes_is_unread(host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["2001-99-99", "!!int x", "!!bool x", "!!timestamp x", "9" * 5000]
+    "value",
+    ["2001-99-99", "!!int x", "!!bool x", "!!timestamp x", "9" * 5000, ":".join("1" * 200) + ".0"],
 )
 def test_no_value_of_the_plans_file_ends_the_loop(tmp_path: Path, value: str) -> None:
     (tmp_path / "racks.yaml").write_text(f"racks: {value}\n")

@@ -54,17 +54,19 @@ def check_hand_journal(journal: Path, *files: Path) -> int:
             problem = f"a daemon has {folder}, and would not know what is written"
             remedy = f"Name {wanted}/NAME{SUFFIX}, or let the daemon do it: `rack approve`."
             raise InputError("--journal", str(journal), problem, remedy)
-        make_folder(folder)
+        try:
+            make_folder(folder)
+        except OSError as error:
+            raise _refuse(wanted, error) from None
         mode = 0o644
     return mode
 
 
-def make_folder(folder: Path) -> None:
-    """Make the journals' folder of a racks' folder, by which commands know it as a daemon's.
-
-    Raises OSError.
+def make_folder(folder: Path, name: str = HANDS) -> None:
+    """Make the journals' folder of a racks' folder, by which commands know it as a daemon's, or
+    that of campaigns. Raises OSError.
     """
-    made = folder / HANDS
+    made = folder / name
     if not made.is_dir():
         made.mkdir()
         # whatever the umask: who writes beside it writes there, and the daemon reads it
@@ -82,7 +84,11 @@ def list_hand_journals(folder: Path) -> Sequence[Path]:
 
     Raises InputError.
     """
-    listed = [one for one in list_files(folder / HANDS) if one.name.endswith(SUFFIX)]
+    listed = [
+        one
+        for one in list_files(folder / HANDS)
+        if one.name.endswith(SUFFIX) and not one.name.startswith(".")  # "._x", as copies leave
+    ]
     return listed[: JOURNALS_MAX + 1]
 
 
@@ -115,7 +121,9 @@ def _digest(file: Path) -> tuple[str, str]:
             first = hashlib.sha256(opened.readline(1 << 24)).hexdigest()
             opened.seek(0)
             content = hashlib.file_digest(opened, "sha256").hexdigest()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if file.is_symlink():  # what it names may be back: a disk that is not there now
+            raise _refuse(file, error) from None
         return "", ""
     except OSError as error:
         raise _refuse(file, error) from None
@@ -159,4 +167,4 @@ def is_at_work(file: Path) -> bool:
 
 def _refuse(file: Path, error: OSError) -> InputError:
     problem = f"it cannot be read ({error.strerror})"
-    return InputError("journal", str(file), problem, "Check its permissions.")
+    return InputError("journal", str(file), problem, "Check its permissions, and what it links to.")

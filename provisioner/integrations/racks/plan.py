@@ -24,7 +24,10 @@ DEPTH_MAX = 16  # of lists and mappings; a plan has five
 R = TypeVar("R", bound=Record)
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
 # what PyYAML raises for a value that is not what it looks like or its tag says, as 2001-99-99
-_UNLOADABLE = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
+_UNLOADABLE = (
+    yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError,
+    RecursionError,
+)  # fmt: skip
 _REMEDY = "Correct it; docs/racks.md has an example."
 
 

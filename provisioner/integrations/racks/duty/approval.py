@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from provisioner.integrations.racks.hand_journals import make_folder
 from provisioner.integrations.racks.plan import NAME, Name, list_files, read_record
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
@@ -153,7 +154,12 @@ def read_vouched(folder: Path, mark: str, journal: str = "") -> Mapping[str, str
 
 def keep_vouched(folder: Path, mark: str, vouched: Vouched) -> None:
     """Write it, on disk when this returns. Raises InputError."""
-    _write(folder / CAMPAIGNS / f"{mark}.vouched.json", vouched)
+    file = folder / CAMPAIGNS / f"{mark}.vouched.json"
+    try:
+        make_folder(folder, CAMPAIGNS)
+    except OSError as error:
+        raise _refuse(file, error) from None
+    _write(file, vouched)
 
 
 def find_campaign(folder: Path, name: str) -> Path:
@@ -169,5 +175,9 @@ def _write(file: Path, record: Record) -> None:
     try:
         replace_file(file, record.model_dump_json(indent=2) + "\n", mode=0o666, lasting=True)
     except OSError as error:
-        problem = f"it cannot be written ({error.strerror})"
-        raise InputError(str(file), "", problem, "Make room, or correct its owner.") from None
+        raise _refuse(file, error) from None
+
+
+def _refuse(file: Path, error: OSError) -> InputError:
+    problem = f"it cannot be written ({error.strerror})"
+    return InputError(str(file), "", problem, "Make room, or correct its owner.")

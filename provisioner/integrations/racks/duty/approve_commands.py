@@ -141,9 +141,12 @@ def vouch(
     if not (who.strip() and why.strip()):
         problem = "nobody vouches for them, or not why"
         raise InputError("--who", who, problem, "Give --who and --why.")
+    journal = find_content(folder, mark)  # the word is about what was there to be read
     ask_person(f"vouch for {', '.join(nodes)}", yes=yes)
+    if find_content(folder, mark) != journal:
+        problem = "its command wrote to its journal while you were asked"
+        raise InputError("NAME", name, problem, "Read what it wrote, and vouch anew.")
     said = f"{who.strip()}: {why.strip()}"[:TEXT_MAX]
-    journal = find_content(folder, mark)
     kept = read_vouched(folder, mark, journal)
     vouched = Vouched(journal=journal, nodes={**kept, **dict.fromkeys(nodes, said)})
     keep_vouched(folder, mark, vouched)

@@ -222,7 +222,8 @@ def build_blocker(one: Operation) -> Blocker:
         "every version of it is proved",
         unblock="It ends with the proof, which wants `racks_update`. Of a withdrawn campaign also "
         f"by a person's word: `provisioner rack vouch RACKS_FOLDER {'|'.join(marks)} {one.node} "
-        "--who YOU --why REASON` (docs/racks.md#the-daemon)",
+        "--who YOU --why REASON` (docs/racks.md#the-daemon). While one campaign or journal of the "
+        "folder cannot be judged, nobody is freed: the daemon's log names it",
     )
 
 

@@ -200,6 +200,8 @@ class RackHolds:
                     judged.append(await self._weigh(one, plan, held))
                 read += 1
         known = files is not None and read == len(files)
+        # a folder that is gone tells nothing of the journal that could not be read in it
+        known &= HANDS not in held or await asyncio.to_thread((folder / HANDS).is_dir)
         with self._guard(f"{HANDS}, unread"):
             if not known:
                 nodes = await self.duty.holds.find_nodes(await self._read_plan(folder / PLAN))

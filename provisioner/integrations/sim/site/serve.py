@@ -38,6 +38,7 @@ from provisioner.integrations.sim.site.site import Site
 from provisioner.integrations.sim.storage import vms
 from provisioner.integrations.sim.switches import ufm
 from provisioner.integrations.sim.switches.nvue import NvueService
+from provisioner.runtime.event_loop import end_tasks
 
 # ------------------------------------------------------------------------------
 # One listening socket for the endpoints of a whole site, each at an address of its own in 127/8.
@@ -89,10 +90,7 @@ class SharedListener:
 
     async def close(self) -> None:
         """Listen no more."""
-        tasks = [self._accepting, *self._beginning]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._accepting, *self._beginning)
         self._socket.close()
 
     def _forget(self, address: str) -> None:
@@ -290,10 +288,7 @@ class Server:
 
     async def close(self) -> None:
         """Stop all endpoints."""
-        tasks = [*self._tasks, *([self._ticking] if self._ticking else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._ticking, *self._tasks)
         for endpoint in self.endpoints.values():
             self._break(endpoint)
         if self._shared is not None:

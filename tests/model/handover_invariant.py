@@ -11,6 +11,7 @@ from handover_faults import Label
 from handover_state import (
     CERTIFIED,
     CONVERGING,
+    LEAVING,
     MAINTENANCE,
     PROVED,
     RELEASE,
@@ -43,6 +44,8 @@ def judge_state(state: State) -> str:
 def judge_step(label: Label, before: State, after: State) -> str:
     """Return what is wrong with a step, or ""."""
     name = label[0]
+    if name == "apply":
+        return judge_revision(label[1], before, after)
     if name not in ("send", "record"):
         return ""
     daemon, number = label[1:3]
@@ -57,6 +60,22 @@ def judge_step(label: Label, before: State, after: State) -> str:
         return f"{does} without a certificate in force"
     if node.soil not in (0, node.tenant):
         return f"{does} of tenant {node.tenant} with the data of tenant {node.soil}"
+    return ""
+
+
+def judge_revision(leaf: int, before: State, after: State) -> str:
+    """Return what is wrong with a revision that takes force: it moves one port, and no other back.
+
+    It has the VRFs of all ports as they were when it was sent. What another daemon has moved since
+    is undone by it: the customer's port is out of its network until somebody moves it again.
+    """
+    pairs = list(zip(before.nodes, after.nodes, strict=True))
+    moved = [old for old, new in pairs if old.operational[leaf] != new.operational[leaf]]
+    for node in moved if len(moved) > 1 else ():
+        there = node.operational[leaf]
+        at_home = node.phase in (LEAVING, RELEASED) and there == node.tenant
+        if at_home and not is_by_hand(node, leaf, there):
+            return "a revision moves a port out of its network that another one had moved there"
     return ""
 
 

@@ -39,7 +39,7 @@ def test_no_state_of_the_whole_size_violates_the_invariant() -> None:
     assert report["states"] > 700_000
 
 
-@pytest.mark.parametrize("name", sorted(PLANTED.keys() - check_model.REDUNDANT))
+@pytest.mark.parametrize("name", sorted(PLANTED))
 def test_the_model_fails_without_a_protection(name: str) -> None:
     outcome = check_model.search_planted(name)
 

@@ -11,6 +11,7 @@ from handover_faults import Label
 from handover_state import (
     CERTIFIED,
     CONVERGING,
+    FENCE,
     LEAVING,
     MAINTENANCE,
     PROVED,
@@ -71,10 +72,11 @@ def judge_revision(leaf: int, before: State, after: State) -> str:
     """
     pairs = list(zip(before.nodes, after.nodes, strict=True))
     moved = [old for old, new in pairs if old.operational[leaf] != new.operational[leaf]]
-    for node in moved if len(moved) > 1 else ():
-        there = node.operational[leaf]
-        at_home = node.phase in (LEAVING, RELEASED) and there == node.tenant
-        if at_home and not is_by_hand(node, leaf, there):
+    ours = [node for node in moved if not is_by_hand(node, leaf, node.operational[leaf])]
+    for node in ours if len(ours) > 1 else ():
+        leaves = any(turn.kind == FENCE and turn.steps[leaf] == SENT for turn in node.turns)
+        stays = node.phase in (LEAVING, RELEASED) and node.certified and not leaves
+        if stays and node.operational[leaf] == node.tenant:
             return "a revision moves a port out of its network that another one had moved there"
     return ""
 

@@ -68,7 +68,8 @@ def judge_revision(leaf: int, before: State, after: State) -> str:
     """Return what is wrong with a revision that takes force: it moves one port, and no other back.
 
     It has the VRFs of all ports as they were when it was sent. What another daemon has moved since
-    is undone by it: the customer's port is out of its network until somebody moves it again.
+    is undone by it: the customer's port is out of its network until somebody moves it again. Exact
+    for two nodes with one fault: of two, a restored row may name the VRF that a hand chose before.
     """
     pairs = list(zip(before.nodes, after.nodes, strict=True))
     moved = [old for old, new in pairs if old.operational[leaf] != new.operational[leaf]]

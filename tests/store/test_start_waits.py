@@ -146,7 +146,7 @@ def test_a_migration_that_gets_no_cpu_is_not_ended_by_its_own_limit(slow_start):
 
 
 def test_a_start_that_the_server_ended_for_its_slowness_names_the_load(slow_start, monkeypatch):
-    monkeypatch.setattr(postgres, "OPENING_STALLED_MS", 200)
+    monkeypatch.setattr(postgres, "UNHURRIED_STALLED_MS", 200)
 
     with pytest.raises(InputError, match=r"too slow.*idle-in-transaction.*load of this machine"):
         open_store(slow_start)

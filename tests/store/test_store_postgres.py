@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import psycopg
 import pytest
@@ -125,6 +126,27 @@ def test_a_writer_that_stands_still_is_ended_and_the_next_one_writes(database, m
         return check.rows
 
     assert asyncio.run(scenario()) == 1
+
+
+def test_a_reading_may_take_long_to_parse_and_a_writer_waits_for_none(database, monkeypatch):
+    """As of the rows of 65,536 nodes on a machine short of CPU: it holds no lock."""
+    monkeypatch.setattr(postgres, "STALLED_MS", 200)
+
+    def parse_slowly(connection):
+        rows = connection.exec_driver_sql("SELECT 1").all()
+        time.sleep(0.8)
+        return len(rows) + connection.exec_driver_sql("SELECT 1").scalar_one()
+
+    async def scenario():
+        store = open_store(database)
+        reading = asyncio.create_task(store.read(parse_slowly))
+        await store.journal.append(event_of("x"), 1.0)
+        written_first = not reading.done()
+        found = await reading
+        await store.close()
+        return found, written_first
+
+    assert asyncio.run(scenario()) == (2, True)
 
 
 def test_a_group_whose_server_goes_away_is_not_written_twice(server, database):

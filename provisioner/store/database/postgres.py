@@ -222,9 +222,9 @@ NEAR_AGAIN = 20  # groups with a short round trip in a row, before the link coun
 PATIENCE_S = 30.0  # for a piece of work that others are faster than
 # Waiting for the writers before us: some hundred transactions. Longer, and something is broken.
 LOCK_WAIT_MS = 30_000
-# Alembic and the migration's own modules are loaded inside of a transaction: on a machine short of
-# CPU that takes long, and nothing but the start of other daemons waits for it.
-OPENING_STALLED_MS = 600_000
+# Alembic and a migration's own modules are loaded inside of a transaction, and the rows of a fleet
+# are parsed in one: on a machine short of CPU that takes long, and no write waits for it.
+UNHURRIED_STALLED_MS = 600_000
 CONNECTIONS = (
     13  # that a daemon takes at most: store 3, seat 2, DBOS 4 and 3 of its threads, a look
 )
@@ -334,9 +334,16 @@ def write_connection(engine: Engine) -> Callable[[], Connection]:
 
 def read_connection(engine: Engine) -> Callable[[], Connection]:
     """The maker of connections whose transactions read one snapshot and wait for no writer."""
-    return lambda: engine.connect().execution_options(
-        isolation_level="REPEATABLE READ", postgresql_readonly=True
-    )
+
+    def connect() -> Connection:
+        connection = engine.connect().execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        with connection.begin():
+            _be_patient(connection, "SESSION")
+        return connection
+
+    return connect
 
 
 _WAITING = text(
@@ -426,11 +433,14 @@ def _tell_room(connection: Connection) -> None:
         )
 
 
+def _be_patient(connection: Connection, scope: str) -> None:
+    sets = f"SET {scope} idle_in_transaction_session_timeout = {UNHURRIED_STALLED_MS}"
+    connection.exec_driver_sql(sets)
+
+
 def _begin(connection: Connection) -> None:
     if connection.get_execution_options().get("provisioner_opens"):
-        connection.exec_driver_sql(
-            f"SET LOCAL idle_in_transaction_session_timeout = {OPENING_STALLED_MS}"
-        )
+        _be_patient(connection, "LOCAL")
     if connection.get_execution_options().get("provisioner_writes"):
         values = {"space": LOCK_SPACE, "what": WRITER, "stalled": str(WRITER_STALLED_MS)}
         connection.execute(_LOCK, values)

@@ -10,19 +10,18 @@ import asyncio
 import contextlib
 import json
 import random
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mosquitto import start_broker
 from program import run
 
 from provisioner.integrations.building_water import signals
 from provisioner.integrations.building_water.building_commands import (
+    Channel,
     hear,
     open_broker,
     write_file,
@@ -183,14 +182,17 @@ def test_a_broker_that_is_gone_makes_all_unknown(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
     @contextlib.asynccontextmanager
-    async def broker() -> AsyncIterator[AsyncIterator[tuple[str, bytes]]]:
+    async def broker() -> AsyncIterator[Channel]:
         async def messages() -> AsyncIterator[tuple[str, bytes]]:
             yield meta()
             yield value(0)
             write_and_note()
             raise OSError("connection lost")
 
-        yield messages()
+        async def send(_topic: str, _payload: bytes) -> None:
+            raise AssertionError("nothing is sent to the building")
+
+        yield Channel(messages(), send)
 
     def write_and_note() -> None:
         told = read_building(file, "r01", NOW) or ()
@@ -213,18 +215,8 @@ def test_a_broker_that_is_gone_makes_all_unknown(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_real_broker_is_heard_and_its_end_is_silence(tmp_path: Path) -> None:
     aiomqtt = pytest.importorskip("aiomqtt")
-    mosquitto = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/bin") or (
-        shutil.which("mosquitto")
-    )
-    if mosquitto is None:
-        pytest.skip("Debian's mosquitto is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    conf = tmp_path / "mosquitto.conf"
-    conf.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+    broker, port = start_broker(tmp_path)
     file = tmp_path / "building.json"
-    broker = subprocess.Popen([mosquitto, "-c", str(conf)])
 
     async def told(wanted: list[str]) -> None:
         """Publish until the file says what is wanted; the test's own limit ends it else."""

@@ -84,7 +84,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("integrations.racks.nvue", (), "read_images read_versions read_files read_job", {}),
     ("integrations.racks.nvue", (), "read_controller", {"switch": "s0", "tray_index": 0}),
-    ("integrations.building_water.signals", (), "_load", {}),
+    ("integrations.building_water.signals", (), "load_body", {}),
     ("integrations.building_water.signals", (), "_read_states", {"kind": "RackLeakDetect"}),
     (
         "integrations.racks.firmware_object",

@@ -28,7 +28,8 @@ TOPICS = tuple(
     for channel in ("Metadata", "Value")
 )
 _GOOD = {LEAK: frozenset({"noleak", "dry", "normal"}), FAULT: frozenset({"nofault", "normal"})}
-_BAD = {LEAK: frozenset({"leak", "leakdetected", "wet"}), FAULT: frozenset({"fault"})}
+_ISOLATED = frozenset({"isolated"})  # good, of any other kind: nothing else counts for isolation
+_BAD = {LEAK: frozenset({"leak", "leakdetected", "wet"})}
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Point:
 
     rack: str
     kind: str
-    states: Mapping[int, str]  # "dry", "wet"; any other value is unreadable
+    states: Mapping[int, str]  # "dry" (isolated), "wet"; any other value is unreadable
     verdict: str = "unreadable"
     detail: str = "no value since it is known"
     heard_at: float = -math.inf
@@ -45,9 +46,10 @@ class Point:
 
 
 class Building:
-    """All points of racks, as messages tell them."""
+    """All points of racks of some kinds, as messages tell them."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Sequence[str] = (LEAK, FAULT)) -> None:
+        self._kinds = kinds
         self.points: dict[tuple[str, str], Point] = {}
         self.refused = 0  # messages that nobody can mean
         self.unkept = False  # there are more points than are kept: none is told to be dry
@@ -57,11 +59,11 @@ class Building:
         """Take one message. What cannot be read makes its point unreadable, never dry."""
         parts = topic.split("/", 6)
         fits = len(parts) == 7 and parts[:3] == ["BMS", "v1", "PUB"] and parts[4] == "Rack"
-        if not fits or parts[5] not in (LEAK, FAULT) or len(topic) > TEXT_MAX:
+        if not fits or parts[5] not in self._kinds or len(topic) > TEXT_MAX:
             self.refused += 1
             return
         key = (parts[5], parts[6])
-        body = _load(payload)
+        body = load_body(payload)
         if parts[3] == "Metadata":
             self._describe(key, body)
         elif parts[3] == "Value" and key in self.points:
@@ -86,7 +88,7 @@ class Building:
         for rack, name in self.left_wet:
             told = ("wet", "it was wet, and is another rack's now")
             racks.setdefault(rack, {}).setdefault(name, told)
-        for points in racks.values():
+        for points in racks.values() if LEAK in self._kinds else ():
             if not any(name.startswith(f"{LEAK}/") for name in points):
                 points[LEAK] = ("unreadable", "no point tells of leaks")
         return racks
@@ -147,22 +149,37 @@ def _keep_wet(point: Point) -> str:
 def _read_states(listed: object, kind: str) -> Mapping[int, str]:
     """Return what each integer means; {} where any entry, or their number, cannot be meant."""
     states: dict[int, str] = {}
+    for value, text in _read_texts(listed).items():
+        if text in _GOOD.get(kind, _ISOLATED):
+            states[value] = "dry"
+        else:
+            states[value] = "wet" if text in _BAD.get(kind, ()) else "unreadable"
+    return states
+
+
+def read_numbers(listed: object, words: Mapping[bool, frozenset[str]]) -> Mapping[bool, int]:
+    """Return the number of each meaning; {} unless each has one of its words, and only one."""
+    texts = _read_texts(listed)
+    found = {
+        meaning: [value for value, text in texts.items() if text in known]
+        for meaning, known in words.items()
+    }
+    return {m: v[0] for m, v in found.items()} if all(len(v) == 1 for v in found.values()) else {}
+
+
+def _read_texts(listed: object) -> Mapping[int, str]:
+    """Return the text of each integer in plain letters; {} as `_read_states` does."""
+    texts: dict[int, str] = {}
     if not isinstance(listed, list) or len(listed) > STATES_MAX:
         return {}
     for one in listed:
         value = _number(one.get("value")) if isinstance(one, Mapping) else None
         if value is None or value != int(value) or not isinstance(one.get("text"), str):
             return {}
-        text = "".join(c for c in one["text"].lower() if c.isalnum())
-        if int(value) in states:
+        if int(value) in texts:
             return {}  # one number with two meanings has none
-        if text in _GOOD[kind]:
-            states[int(value)] = "dry"
-        elif text in _BAD[kind]:
-            states[int(value)] = "wet" if kind == LEAK else "unreadable"
-        else:
-            states[int(value)] = "unreadable"
-    return states
+        texts[int(value)] = "".join(c for c in one["text"].lower() if c.isalnum())
+    return texts
 
 
 def _number(value: object) -> float | None:
@@ -182,7 +199,7 @@ def _pair(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _load(payload: bytes) -> Mapping[str, Any]:
+def load_body(payload: bytes) -> Mapping[str, Any]:
     if len(payload) > PAYLOAD_MAX:
         return {}
     try:

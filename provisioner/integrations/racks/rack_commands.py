@@ -34,6 +34,7 @@ from provisioner.integrations.racks import (
     cold_reboot_commands,
     fabric_commands,
     firmware_commands,
+    isolation_commands,
     password_commands,
     update_commands,
     water_commands,
@@ -70,6 +71,7 @@ app.command("cold-reboot")(cold_reboot_commands.cold_reboot)
 app.command()(water_commands.water)
 app.command()(water_commands.dry)
 app.command()(water_commands.power)
+app.command()(isolation_commands.isolate)
 app.command()(password_commands.password)
 app.command()(fabric_commands.fabric)
 app.command()(partition_commands.partitions)

@@ -336,7 +336,7 @@ def _show_water(
         table.add_row(str(heights.get(name, "-")), name, state.value, why)
     open_console().print(table)
     if leaking >= ISOLATE_MIN:
-        ask = "Ask the building's operators for electrical and liquid isolation."
+        ask = "Ask the building for electrical and liquid isolation: `rack isolate`."
         typer.echo(f"{leaking} units leak. {ask}")
     for one in failed:
         typer.echo(f"not off: {one.subject}: {strip_controls(one.detail)}. {one.unblock}")

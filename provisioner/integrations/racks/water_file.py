@@ -42,20 +42,39 @@ class BuildingPoint(Record):
     detail: str = Field(default="", max_length=400)
 
 
+class IsolationTold(Record):
+    """What was asked of the building for a rack, by kind in words, and whether it is isolated."""
+
+    isolated: bool
+    told: Mapping[str, str] = Field(default={}, max_length=8)
+
+
 class BuildingFile(Record):
     """What the building says of its racks, at a time of our clock."""
 
     at: float
     racks: Mapping[str, Mapping[str, BuildingPoint]] = Field(default={}, max_length=1 << 16)
+    isolation: Mapping[str, IsolationTold] = Field(default={}, max_length=1 << 16)
 
 
-def read_building(file: Path, rack: str, now: float) -> tuple[LeakDetector, ...] | None:
-    """Return the sensors of a rack; None where the file is silent, old, or not there."""
+def _read_now(file: Path, now: float) -> BuildingFile | None:
     try:
         said = read_record(file, BuildingFile)
     except InputError:
         return None  # unread is unknown
-    if not 0 <= now - said.at <= OLD_S:
+    return said if 0 <= now - said.at <= OLD_S else None
+
+
+def read_isolation(file: Path, rack: str, now: float) -> IsolationTold | None:
+    """Return what is told of a rack's isolation; None where the file is silent, old or missing."""
+    said = _read_now(file, now)
+    return None if said is None else said.isolation.get(rack)
+
+
+def read_building(file: Path, rack: str, now: float) -> tuple[LeakDetector, ...] | None:
+    """Return the sensors of a rack; None where the file is silent, old, or not there."""
+    said = _read_now(file, now)
+    if said is None:
         return None
     return tuple(
         LeakDetector(slot=name, moisture=p.moisture, detail=p.detail, source=str(file))

@@ -87,6 +87,12 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("integrations.building_water.signals", (), "load_body", {}),
     ("integrations.building_water.signals", (), "_read_states", {"kind": "RackLeakDetect"}),
     (
+        "integrations.building_water.signals",
+        (),
+        "read_numbers",
+        {"words": {True: frozenset({"isolaterequest"}), False: frozenset({"notrequested"})}},
+    ),
+    (
         "integrations.racks.firmware_object",
         (InputError,),
         "read_firmware_object",

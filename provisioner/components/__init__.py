@@ -25,6 +25,7 @@ FAMILIES = (
     "host_settings",
     "host_software",
     "switch_os",
+    "rack",
 )
 
 

@@ -108,10 +108,13 @@ class Pin(Record):
         return self.version != UNKNOWN
 
 
+MATCH_KINDS = ("host", "switch", "nvlink-switch", "power-shelf")  # NodeKind, and racks' units
+
+
 class Match(Record):
     """The nodes that a profile is for. Empty fields match everything."""
 
-    kind: str = "host"  # NodeKind value
+    kind: str = "host"  # one of MATCH_KINDS
     models: tuple[str, ...] = ()  # case-insensitive globs over system or baseboard model
     gpu_models: tuple[str, ...] = ()
     cards: Literal["", "bluefield", "connectx"] = ""  # connectx: such cards, and no BlueField

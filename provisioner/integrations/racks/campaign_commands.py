@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.matrix_files import MatrixOption
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.racks.campaign import (
     Campaign,
@@ -21,6 +22,11 @@ from provisioner.integrations.racks.campaign import (
 from provisioner.integrations.racks.campaign_run import Expected, predict
 from provisioner.integrations.racks.impact import Impact, build_graph, derive_impact, find_users
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
+from provisioner.integrations.racks.target_commands import (
+    ProfileOption,
+    ReleaseOption,
+    read_campaign,
+)
 from provisioner.model.input_error import InputError
 
 PlanFile = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
@@ -35,6 +41,9 @@ def plan(
     domain: Annotated[
         str, typer.Option(help="Print each act of this domain instead of all domains.")
     ] = "",
+    release: ReleaseOption = "",
+    profile: ProfileOption = None,
+    matrix: MatrixOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a firmware campaign over racks: a dry run. Nothing is read but the two files.
@@ -48,7 +57,7 @@ def plan(
     Example: provisioner rack plan racks.yaml campaign.yaml --domain d01
     """
     planned = read_plan(racks)
-    asked = read_record(campaign, CampaignFile)
+    asked = read_campaign(campaign, release, matrix, profile)
     names = {unit.name for rack in planned.racks for unit in rack.units}
     if strange := sorted(asked.units.keys() - names):
         problem = "the plan of the racks has no such unit, so that its state would count for none"

@@ -68,7 +68,7 @@ def import_object(
     else:
         _show(pinned, problems)
     if out is not None and not problems:
-        _write(out, pinned.model_dump_json(indent=2))
+        write_new(out, pinned.model_dump_json(indent=2))
     raise typer.Exit(1 if problems else 0)
 
 
@@ -117,7 +117,8 @@ def _show(firmware: RackFirmware, problems: tuple[str, ...]) -> None:
         console.print(f"refused: {problem}")
 
 
-def _write(out: Path, written: str) -> None:
+def write_new(out: Path, written: str) -> None:
+    """Write a new file for a person. Raises InputError: one that is there is kept."""
     try:
         with out.open("x", encoding="utf-8") as opened:
             opened.write(written + "\n")
@@ -140,4 +141,4 @@ def export_object(
     if out is None:
         typer.echo(written)
     else:
-        _write(out, written)
+        write_new(out, written)

@@ -36,6 +36,7 @@ from provisioner.integrations.racks import (
     firmware_commands,
     isolation_commands,
     password_commands,
+    target_commands,
     update_commands,
     water_commands,
 )
@@ -64,6 +65,7 @@ app = typer.Typer(
     help="Racks: what stands in them, what a campaign would do, water and power.",
     no_args_is_help=True,
 )
+app.command()(target_commands.targets)
 app.command()(campaign_commands.plan)
 app.command()(campaign_commands.impact)
 app.command()(update_commands.update)

@@ -22,12 +22,18 @@ from provisioner.cli.options.bmc_options import (
     build_address,
     read_password,
 )
+from provisioner.cli.options.matrix_files import MatrixOption
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import Campaign, CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.hand_journals import check_hand_journal
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.rack_update import Hands, carry_out
+from provisioner.integrations.racks.target_commands import (
+    ProfileOption,
+    ReleaseOption,
+    read_campaign,
+)
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_start import (
     check_packages,
@@ -67,6 +73,9 @@ def update(
         str, typer.Option(help=f"User at NVOS; passwords are taken from {OURS} and {FACTORY}.")
     ] = "",
     building: BuildingOption = None,
+    release: ReleaseOption = "",
+    profile: ProfileOption = None,
+    matrix: MatrixOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read, plan and say what would be sent.")
     ] = False,
@@ -89,7 +98,7 @@ def update(
     mode = check_hand_journal(journal, plan, water)
     whole = read_plan(plan)
     planned = limit_plan(whole, [whole.find(rack).name for rack in racks])
-    asked = read_record(campaign, CampaignFile)
+    asked = read_campaign(campaign, release, matrix, profile)
     check_packages(asked, planned, campaign.parent)
     bmcs = RedfishTransport(ca_file=ca)
     switches = SwitchHttps(ca_file=ca)

@@ -15,7 +15,16 @@ from provisioner import components
 from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.machine.settings import NVME_FIRMWARE, have_same_model, split_version
-from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Pin, Profile, Release
+from provisioner.model.matrix import (
+    MATCH_KINDS,
+    UNKNOWN,
+    Edge,
+    Match,
+    Matrix,
+    Pin,
+    Profile,
+    Release,
+)
 from provisioner.model.versions import parse_version
 from provisioner.planning.certification import host_settings
 from provisioner.planning.machine_settings import pinned_sets
@@ -388,9 +397,9 @@ class _Rules:
 
     def _check_profile(self, path: Path, name: str, profile: Profile) -> None:
         self._check_name(path, name)
-        if profile.match.kind not in {"host", "switch"}:
+        if profile.match.kind not in MATCH_KINDS:
             raise self.located.build_error(
-                (*path, "match", "kind"), "neither host nor switch", "Write `host` or `switch`."
+                (*path, "match", "kind"), "no such kind", f"Write one of: {', '.join(MATCH_KINDS)}."
             )
         self._check_devices((*path, "match", "devices"), profile.match.devices)
         for kind, pin in profile.pins.items():

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from provisioner.integrations.racks import rack_commands
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.identity import Kind
-from provisioner.integrations.racks.matrix_targets import (
+from provisioner.integrations.racks.targets.matrix_targets import (
     SHOWN,
     draft_campaign,
     fill_targets,

@@ -22,7 +22,7 @@ from provisioner.integrations.racks.campaign import (
 from provisioner.integrations.racks.campaign_run import Expected, predict
 from provisioner.integrations.racks.impact import Impact, build_graph, derive_impact, find_users
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
-from provisioner.integrations.racks.target_commands import (
+from provisioner.integrations.racks.targets.target_commands import (
     ProfileOption,
     ReleaseOption,
     read_campaign,

@@ -36,7 +36,6 @@ from provisioner.integrations.racks import (
     firmware_commands,
     isolation_commands,
     password_commands,
-    target_commands,
     update_commands,
     water_commands,
 )
@@ -54,6 +53,7 @@ from provisioner.integrations.racks.membership import (
 from provisioner.integrations.racks.partitions import partition_commands
 from provisioner.integrations.racks.plan import PlannedUnit, RackPlan, read_plan
 from provisioner.integrations.racks.reading import LIMIT_S, read_switch_location, read_unit
+from provisioner.integrations.racks.targets import target_commands
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Gap
 from provisioner.ports import BmcAddress, Secret, SwitchAddress

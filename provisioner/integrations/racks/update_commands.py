@@ -29,7 +29,7 @@ from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.hand_journals import check_hand_journal
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.rack_update import Hands, carry_out
-from provisioner.integrations.racks.target_commands import (
+from provisioner.integrations.racks.targets.target_commands import (
     ProfileOption,
     ReleaseOption,
     read_campaign,
@@ -123,9 +123,7 @@ def update(
     begun, outcome, hands = asyncio.run(run())
     if outcome is None or hands is None:
         raise typer.Exit(1 if begun.held else 0)
-    for domain, key in outcome.held.items():
-        typer.echo(f"{domain} is held at {key}: {strip_controls(hands.why.get(key, ''))}", err=True)
-    typer.echo(f"{outcome.done} acts done, {outcome.waiting} left")
+    _show_end(outcome, hands)
     raise typer.Exit(0 if outcome.finished and not begun.held else 1)
 
 
@@ -138,6 +136,12 @@ async def read_tenants(
     except InputError:
         return {}  # nobody can tell
     return {name: state.tenant for name, state in asked.units.items()}
+
+
+def _show_end(outcome: Outcome, hands: Hands) -> None:
+    for domain, key in outcome.held.items():
+        typer.echo(f"{domain} is held at {key}: {strip_controls(hands.why.get(key, ''))}", err=True)
+    typer.echo(f"{outcome.done} acts done, {outcome.waiting} left")
 
 
 def _show(begun: Campaign) -> None:

@@ -10,12 +10,12 @@ import typer
 from provisioner.cli.options.matrix_files import MatrixOption, find_release, read_matrix
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.firmware_commands import OutOption, write_new
-from provisioner.integrations.racks.matrix_targets import (
+from provisioner.integrations.racks.plan import read_record
+from provisioner.integrations.racks.targets.matrix_targets import (
     draft_campaign,
     fill_targets,
     find_targets,
 )
-from provisioner.integrations.racks.plan import read_record
 from provisioner.model.input_error import InputError
 
 ProfileOption = Annotated[

@@ -1,0 +1,1 @@
+"""Targets of campaigns from the matrix."""

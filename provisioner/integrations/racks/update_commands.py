@@ -100,9 +100,8 @@ def update(
     planned = limit_plan(whole, [whole.find(rack).name for rack in racks])
     asked = read_campaign(campaign, release, matrix, profile)
     check_packages(asked, planned, campaign.parent)
-    bmcs = RedfishTransport(ca_file=ca)
-    switches = SwitchHttps(ca_file=ca)
-    made = build_update(planned, asked, (bmcs, switches), (user, nvos_user), ca, insecure=insecure)
+    wires = (RedfishTransport(ca_file=ca), SwitchHttps(ca_file=ca))
+    made = build_update(planned, asked, wires, (user, nvos_user), ca, insecure=insecure)
     made = replace(made, folder=campaign.parent, water=water, building=building)
     made.who_uses = partial(read_tenants, campaign)
 
@@ -117,12 +116,12 @@ def update(
                 outcome, hands = await carry_out(made, log, begun)
                 return begun, outcome, hands
         finally:
-            await bmcs.close()
-            await switches.close()
+            for wire in wires:
+                await wire.close()
 
     begun, outcome, hands = asyncio.run(run())
     if outcome is None or hands is None:
-        raise typer.Exit(1 if begun.held else 0)
+        raise typer.Exit(bool(begun.held))
     _show_end(outcome, hands)
     raise typer.Exit(0 if outcome.finished and not begun.held else 1)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from provisioner.adapters.granted.hosts import (
     GrantedAgents,
     GrantedBmcs,
+    GrantedMembership,
     GrantedPartitions,
     GrantedPdu,
     GrantedRunner,
@@ -98,7 +99,7 @@ def guard_parts(parts: P, gate: CapabilityGate) -> P:
 
 
 def guard_fabrics(fabrics: Fabrics, gate: CapabilityGate, settings: Settings) -> Fabrics:
-    """Return fabrics behind the gate: partitions and storage; leaves are so by their switches."""
+    """Return fabrics behind the gate; leaves are so by their switches."""
     partitions = fabrics.partitions
     spaces = fabrics.spaces
     guarded = None
@@ -109,6 +110,7 @@ def guard_fabrics(fabrics: Fabrics, gate: CapabilityGate, settings: Settings) ->
         fabrics,
         partitions=None if partitions is None else GrantedPartitions(partitions, gate),
         spaces=guarded,
+        memberships=[GrantedMembership(one, gate) for one in fabrics.memberships],
     )
 
 

@@ -65,6 +65,7 @@ def narrow_fabrics(fabrics: Fabrics) -> Fabrics:
         fabrics,
         partitions=None if partitions is None else ReadOnlyPartitions(partitions),
         spaces=None if spaces is None else ReadOnlySpaces(spaces),
+        memberships=(),  # who observes moves nobody
     )
 
 

@@ -24,7 +24,7 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials, Isolation
 from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime import permit
-from provisioner.runtime.integrations import open_partitions, open_spaces
+from provisioner.runtime.integrations import open_memberships, open_partitions, open_spaces
 from provisioner.runtime.permit import CapabilityGate
 from provisioner.runtime.switch_systems import make_switches
 from provisioner.runtime.wall_clock import WallClock
@@ -46,14 +46,16 @@ class FabricAccess:
 @asynccontextmanager
 async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
     """Yield the fabrics of a daemon, and close the connections to UFM and storage at the end."""
-    opening = open_spaces(access.settings, WallClock(), os.environ, access.ca_file)
-    async with opening as spaces:
+    async with (
+        open_spaces(access.settings, WallClock(), os.environ, access.ca_file) as spaces,
+        open_memberships(access.settings, os.environ, access.ca_file) as memberships,
+    ):
         if access.ufm is None:
-            yield Fabrics(access.plan, spaces=spaces)
+            yield Fabrics(access.plan, spaces=spaces, memberships=memberships)
             return
         partitions = open_partitions(access.ufm, access.ca_file, limited=access.default_limited)
         try:
-            yield Fabrics(access.plan, partitions, spaces)
+            yield Fabrics(access.plan, partitions, spaces, memberships)
         finally:
             await partitions.close()
 

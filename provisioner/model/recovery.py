@@ -70,6 +70,7 @@ class GateCheck(StrEnum):
     HOSTS_APART = "hosts_apart"  # in maintenance no host reaches another on the agents' network
     STORAGE_OPEN = "storage_open"  # its tenant's export answers its addresses
     STORAGE_SHUT = "storage_shut"  # and those of no other tenant, nor another's export the node
+    NVLINK_PARTITION = "nvlink_partition"  # its GPUs are in its tenant's, and in no other
     STANDS = "stands"  # unchanged after a while
     TENANT_LOGIN = "tenant_login"  # its system has the login and the keys of its tenant
     TENANT_USER_DATA = "tenant_user_data"  # its system has the user data of its tenant

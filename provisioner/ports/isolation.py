@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.location import OutletState
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
+from provisioner.model.recovery import GateRow
 from provisioner.model.tenant import Tenant
 from provisioner.ports.wire import Secret
 
@@ -133,3 +135,31 @@ class UfmAddress:
 
 class Partitions(Isolation, PartitionReads, Protocol):
     """Networks of one InfiniBand fabric, which can be changed."""
+
+
+class Membership(Protocol):
+    """What one more system has a host in for its tenant, as a partition of its GPUs' NVLink.
+
+    A host enters after its ports are in its tenant's network, and leaves before its storage and
+    its ports do. A host that the system does not concern is left alone, with (). `nodes`: all rows
+    of now, which say whose each other host is. Nothing is remembered: each method reads the system
+    first, and one that changes it proves the end by reading, so that a successor repeats what is
+    missing. `admit` and `expel` have one caller at a time, and raise `PortError` only.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the system, as messages and its writers' turn have it."""
+        ...
+
+    async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+        """Bring a host into what its tenant has there, and out of all else; () if it is so."""
+        ...
+
+    async def expel(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+        """Take a host that may have served out of all of it; () if it is proved to be in none."""
+        ...
+
+    async def judge(self, node: Node, nodes: Sequence[Node]) -> tuple[GateRow, ...]:
+        """Return the rows of a release, read now; what is unread is unknown. Raises nothing."""
+        ...

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from provisioner.ports.certificates import KeyWrapping
     from provisioner.ports.doors import Directory, Door
     from provisioner.ports.inband import PlaybookRunner, Remote, Run, RunRepository, TaskOutput
-    from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
+    from provisioner.ports.isolation import Membership, Partitions, Pdu, UfmAddress
     from provisioner.ports.storage import Spaces
     from provisioner.ports.store import Rehearsals
     from provisioner.ports.telemetry import Metrics, Telemetry
@@ -70,6 +70,8 @@ class Integration:
     `signed_in_token` takes (a command's `Place`) and returns the token of its sign-in, or "".
     `spaces` takes (settings, secret, clock, file with CAs) and returns an asynchronous context with
     the `Spaces` of the storage system whose `provider` is the integration's name.
+    `memberships` takes (settings, environ, file with CAs) and returns an asynchronous context with
+    a sequence of `Membership`.
     `optic_series` takes (a folder, days that readings are kept) and returns what keeps and judges
     readings of optics (`control/watch/watched_nodes.OpticKeeper`).
     `loops` takes (the daemon's `Parts`) and returns loops by name, which the leading daemon runs.
@@ -102,6 +104,7 @@ class Integration:
     log_intake: str = ""
     webhook_posts: str = ""
     spaces: str = ""
+    memberships: str = ""
     optic_series: str = ""
     loops: str = ""
     routes: str = ""
@@ -339,6 +342,20 @@ async def open_spaces(
     opening = load_reference(one, one.spaces)
     async with opening(settings, read_storage_secret(chosen, environ), clock, ca_file) as spaces:
         yield spaces
+
+
+@asynccontextmanager
+async def open_memberships(
+    settings: Settings, environ: Mapping[str, str], ca_file: Path | None = None
+) -> AsyncIterator[Sequence[Membership]]:
+    """Yield what else nodes are in for their tenants, of every integration. Raises InputError."""
+    wanted = "racks_nvlink_manager" if settings.racks_nvlink_manager else ""
+    found: list[Membership] = []
+    async with AsyncExitStack() as stack:
+        for one in _list_on("memberships", settings, environ, wanted):
+            opening = load_reference(one, one.memberships)
+            found += await stack.enter_async_context(opening(settings, environ, ca_file))
+        yield tuple(found)
 
 
 def read_storage_secret(chosen: StorageSystem, environ: Mapping[str, str]) -> Secret:

@@ -223,6 +223,15 @@ class BmcSettings(Record):
     racks_update: bool = Field(
         default=False, description="Carry out campaigns over racks that a person approved."
     )
+    racks_nvlink_manager: str = Field(
+        "",
+        max_length=256,
+        pattern=r"^(https://[^\s/@?#\\]+)?$",
+        description="https://HOST of NMX Manager or NetQ NVLink: a handover puts the GPUs of a "
+        "planned tray into its tenant's NVLink partition, and a reclaim takes them out; its "
+        "password is PROVISIONER_NMX_PASSWORD. Empty: neither (docs/racks.md#partitions).",
+    )
+    racks_nvlink_user: str = Field("rw-user", min_length=1, max_length=64, description="Its user.")
     bmc_ntp_servers: tuple[NtpServer, ...] = Field(
         (),
         max_length=4,

@@ -27,6 +27,7 @@ def test_a_release_without_a_fault_passes_every_row() -> None:
         GateCheck.LIBRARIES,
         GateCheck.STORAGE_OPEN,
         GateCheck.STORAGE_SHUT,
+        GateCheck.NVLINK_PARTITION,
     }
 
 
@@ -70,6 +71,7 @@ def test_there_are_at_least_twenty_five_planted_faults_and_they_cover_every_row(
         "libraries",
         "storage_open",  # those of shared storage have theirs in tests/storage
         "storage_shut",
+        "nvlink_partition",  # tests/racks/test_handed_over_partitions.py
     }
     assert {check for _, check in FAULTS.values()} == {c.value for c in GateCheck} - others
 

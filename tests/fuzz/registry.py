@@ -79,7 +79,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     (
         "integrations.racks.partitions.tenant_partitions",
         (ValueError,),
-        "read_gpus read_partitions",
+        "read_gpus read_partitions read_running",
         {},
     ),
     ("integrations.racks.nvue", (), "read_images read_versions read_files read_job", {}),

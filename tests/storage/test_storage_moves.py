@@ -137,7 +137,7 @@ def test_to_close_ends_what_is_asked_of_the_storage() -> None:
     async def scenario(bench: Bench) -> Any:
         vms = await with_storage(bench)
         await move(bench, "RED")
-        leaving = asyncio.ensure_future(bench.rig.tenancy.leave_storage(bench.node()))
+        leaving = asyncio.ensure_future(bench.rig.tenancy.leave(bench.node()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await bench.rig.tenancy.close()
@@ -155,7 +155,7 @@ def test_to_close_ends_what_is_asked_of_the_storage() -> None:
 def test_a_release_judges_storage_by_its_rules_and_by_the_hosts_own_mount() -> None:
     async def scenario(bench: Bench) -> Any:
         await with_storage(bench)
-        outside = await bench.rig.tenancy.judge_storage(bench.node())
+        outside = await bench.rig.tenancy.judge_beside(bench.node())
         return outside, await bench.release()
 
     outside, outcome = play(scenario, TWO)

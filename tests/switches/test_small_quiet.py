@@ -173,10 +173,10 @@ def test_a_site_without_shared_storage_has_nothing_of_it_to_leave_to_judge_or_to
             Node(id="host-1", kind=NodeKind.HOST),
             cast(HostShell, None),
         )  # nobody is asked
-        left = await site.tenancy.leave_storage(node)
+        left = await site.tenancy.leave(node)
         return (
             left,
-            await site.tenancy.judge_storage(node),
+            await site.tenancy.judge_beside(node),
             await site.tenancy.try_mounts(node, shell),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from provisioner.model.adoption.capability import Capability
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
+from provisioner.model.recovery import GateRow
 from provisioner.model.storage import SpaceAct
 from provisioner.model.tenant import Tenant
 from provisioner.planning.intake.inband_facts import is_reading_command
@@ -38,7 +39,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.agents import AgentAddress, AgentResult
 from provisioner.ports.inband import READING_METHODS
-from provisioner.ports.isolation import Partitions, Pdu
+from provisioner.ports.isolation import Membership, Partitions, Pdu
 from provisioner.ports.storage import Spaces
 from provisioner.runtime import permit
 from provisioner.runtime.permit import CapabilityGate, Need
@@ -232,6 +233,38 @@ class GrantedSpaces(ReadOnlySpaces):
                 return await self._spaces.apply(act)
         except NotGranted as refused:
             return _refuse(f"storage/{act.space}", refused)
+
+
+class GrantedMembership:
+    """`Membership` whose every change passes the gate, for the node that it is about."""
+
+    def __init__(self, membership: Membership, gate: CapabilityGate) -> None:
+        self._membership = membership
+        self._gate = gate
+        self.name = membership.name
+
+    async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+        return await self._change(node, nodes, self._membership.admit)
+
+    async def expel(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+        return await self._change(node, nodes, self._membership.expel)
+
+    async def judge(self, node: Node, nodes: Sequence[Node]) -> tuple[GateRow, ...]:
+        return await self._membership.judge(node, nodes)
+
+    async def _change(
+        self,
+        node: Node,
+        nodes: Sequence[Node],
+        change: Callable[[Node, Sequence[Node]], Awaitable[tuple[Blocker, ...]]],
+    ) -> tuple[Blocker, ...]:
+        guarded = [one for one in await self._gate.list_guarded() if one.id == node.id]
+        words = f"{self.name}: its membership"
+        try:
+            async with admit_act(self._gate, guarded, Capability.ISOLATION, words):
+                return await change(node, nodes)
+        except NotGranted as refused:
+            return (_refuse(node.id, refused),)
 
 
 def _has(node: Node, guids: Collection[str]) -> bool:

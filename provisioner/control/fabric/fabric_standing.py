@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.checks.threshold_data import THRESHOLDS
@@ -11,6 +11,7 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import policy_of
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.memberships import Memberships
 from provisioner.execution.tenancy.partition_tenancy import PartitionTenancy
 from provisioner.execution.tenancy.release_recheck import TenantSessions
 from provisioner.execution.tenancy.spaces import TenantSpaces
@@ -27,6 +28,7 @@ from provisioner.planning.fault_location import fabric_session
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Isolation, Partitions
+from provisioner.ports.isolation import Membership
 from provisioner.ports.storage import Spaces
 from provisioner.store.sql_store import SqlStore
 
@@ -129,6 +131,7 @@ class Fabrics:
     plan: AddressPlan
     partitions: Partitions | None = None
     spaces: Spaces | None = None  # of the site's shared storage; closed by the same caller
+    memberships: Sequence[Membership] = ()  # of systems that integrations bring; likewise
 
 
 def tenancy_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> Tenancy:
@@ -139,11 +142,12 @@ def tenancy_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> Tenancy:
     spaces = None
     if fabrics.spaces is not None:
         spaces = TenantSpaces(fabrics.spaces, store, site.clock, site.settings)
+    beside = Memberships(fabrics.memberships, store) if fabrics.memberships else None
     if site.settings.isolation == "infiniband":
         assert fabrics.partitions is not None
         leaves = Tenancy(site, store, fabrics.plan)
-        return PartitionTenancy(leaves, fabrics.partitions, store, spaces)
-    return Tenancy(site, store, fabrics.plan, spaces)
+        return PartitionTenancy(leaves, fabrics.partitions, store, spaces, beside)
+    return Tenancy(site, store, fabrics.plan, spaces, beside)
 
 
 def keeper_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> TenantKeeper | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.execution.tenancy.leaf import LeafOutcome, Objections
+from provisioner.execution.tenancy.memberships import Memberships
 from provisioner.execution.tenancy.spaces import TenantSpaces
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
 from provisioner.model.host_filter import DatabaseMark, Door, FilterState, PortLabel
@@ -34,8 +35,9 @@ class PartitionTenancy(Tenancy):
         partitions: Isolation,
         store: SqlStore,
         spaces: TenantSpaces | None = None,
+        memberships: Memberships | None = None,
     ) -> None:
-        super().__init__(leaves.site, store, leaves.plan, spaces)
+        super().__init__(leaves.site, store, leaves.plan, spaces, memberships)
         self._leaves_only = leaves
         self._partitions = partitions
         self._rows = store
@@ -170,8 +172,7 @@ class PartitionTenancy(Tenancy):
     async def close(self) -> None:
         """Stop the leaves' writers. The caller that opened the partitions closes them."""
         await self._leaves_only.close()
-        if self.spaces is not None:
-            await self.spaces.close()
+        await super().close()
 
 
 def _parted(ports: Sequence[Port]) -> tuple[list[Port], dict[Port, Member]]:

@@ -214,7 +214,7 @@ class Releases:
         if not _bad(rows):
             rows += await self._elsewhere(node, ask)
         if not _bad(rows):
-            rows += await self._tenancy.judge_storage(node)
+            rows += await self._tenancy.judge_beside(node)
         if not _bad(rows):
             rows += await self._hosts(node, ask, judged.leaves)
             if not _bad(rows) and settings.release_probes != "off":
@@ -293,10 +293,10 @@ class Releases:
         """Move a node out of a customer's VRF: denied first, moved when it is quiet, or after a
         while.
 
-        A leaf that takes no filter is moved all the same: the move is the better fence. Storage is
-        left first: while it cannot be, the node stays whole with its tenant.
+        A leaf that takes no filter is moved all the same: the move is the better fence. Its GPUs'
+        partitions and storage are left first: while they cannot be, it stays with its tenant.
         """
-        if refused := await self._tenancy.leave_storage(node):
+        if refused := await self._tenancy.leave(node):
             return MoveOutcome(blockers=refused)
         placed = await self._tenancy.read(node.ports)
         if not isinstance(placed, Blocker):

@@ -19,6 +19,7 @@ from typing import TypeVar
 from provisioner.execution.actions.reach import Lookup, SwitchSource
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
+from provisioner.execution.tenancy.memberships import Memberships
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.spaces import TenantSpaces
 from provisioner.model.host_filter import DatabaseMark, Door, FilterState, PortLabel, write_label
@@ -172,14 +173,16 @@ class Tenancy:
         store: SqlStore,
         plan: AddressPlan | None = None,
         spaces: TenantSpaces | None = None,
+        memberships: Memberships | None = None,
     ) -> None:
         """`plan` gives tenants' route targets; without it, those configured count. `spaces`: of the
-        site's shared storage.
+        site's shared storage. `memberships`: of what integrations bring beside it.
         """
         self.site = self._site = site
         self.plan = plan
         self._store = store
         self.spaces = spaces
+        self.memberships = memberships
         self.mark: DatabaseMark | None = None  # None: ports' descriptions are left alone
         self._leaves: dict[str, Leaf] = {}
         self._looks: dict[str, LeafLook] = {}
@@ -308,13 +311,23 @@ class Tenancy:
             await clock.sleep(settings.switch_poll_s)
         return False
 
-    async def leave_storage(self, node: Node) -> tuple[Blocker, ...]:
-        """Take a node's addresses out of every tenant's space; () if that is proved."""
-        return () if self.spaces is None else await self.spaces.expel(node)
+    @property
+    def _beside(self) -> Sequence[Memberships | TenantSpaces]:
+        """What a node is in beside networks, in the order in which it enters and is taken back."""
+        return [one for one in (self.memberships, self.spaces) if one is not None]
 
-    async def judge_storage(self, node: Node) -> tuple[GateRow, ...]:
-        """Return the gate's rows of shared storage; () for a tenant without."""
-        return () if self.spaces is None else await self.spaces.judge(node)
+    async def leave(self, node: Node) -> tuple[Blocker, ...]:
+        """Take a node out of what it is in beside networks; () if that is proved. The first that
+        refuses ends it.
+        """
+        for one in self._beside:
+            if refused := await one.expel(node):
+                return refused
+        return ()
+
+    async def judge_beside(self, node: Node) -> tuple[GateRow, ...]:
+        """Return the gate's rows of it; () for a node and a tenant without any."""
+        return tuple([row for one in self._beside for row in await one.judge(node)])
 
     async def try_mounts(self, node: Node, shell: HostShell) -> tuple[GateRow, ...]:
         """Return the rows of what a host in its tenant's network mounts."""
@@ -329,11 +342,13 @@ class Tenancy:
         objections: Objections | None = None,
         node: Node | None = None,
     ) -> MoveOutcome:
-        """Bring exactly these ports into `vrf`, and their node in or out of storage; prove both.
+        """Bring exactly these ports into `vrf`, and their node in or out of storage and what else
+        it is in; prove all.
 
-        A node leaves storage before its ports leave the tenant's network, and enters it after they
-        are in it. Towards maintenance the ports are moved although the storage refuses: each
-        of the two is a fence by itself, and what is left open is a blocker.
+        A node leaves storage before its ports leave the tenant's network, and enters all after they
+        are in it; what it left before the move (`leave`) is only proved by it. Towards maintenance
+        the ports are moved although one refuses: each is a fence by itself, and what is left open
+        is a blocker.
         """
         move = partial(
             self.move_ports,
@@ -342,20 +357,23 @@ class Tenancy:
             objections=objections,
             node=node,
         )
-        if self.spaces is None or node is None:
+        if node is None or not self._beside:
             return await move()
         if vrf == MAINTENANCE_VRF:
-            held = await self.spaces.expel(node)
+            held = () if self.spaces is None else await self.spaces.expel(node)
             moved = await move()
+            if self.memberships is not None:  # after the ports: no fence waits for a slow system
+                held = (*held, *await self.memberships.expel(node))
             blockers = (*moved.blockers, *held)
             return replace(moved, blockers=blockers, persisted=moved.persisted and not held)
         moved = await move()
         if moved.blockers:
             return moved
-        if objections is not None and (objected := tuple(await objections())):
-            return replace(moved, blockers=objected, persisted=False)
-        refused = await self.spaces.admit(node)
-        return replace(moved, blockers=refused, persisted=not refused)
+        for one in self._beside:
+            refused = () if objections is None else tuple(await objections())
+            if refused := refused or await one.admit(node):
+                return replace(moved, blockers=refused, persisted=False)
+        return replace(moved, persisted=True)
 
     async def move_ports(
         self,
@@ -463,8 +481,7 @@ class Tenancy:
     async def close(self) -> None:
         await asyncio.gather(*(leaf.close() for leaf in self._leaves.values()))
         await asyncio.gather(*(look.close() for look in self._looks.values()))
-        if self.spaces is not None:
-            await self.spaces.close()
+        await asyncio.gather(*(one.close() for one in self._beside))
 
     async def _leaks(
         self, ports: Sequence[Port], prefixes: tuple[str, ...], vrf: str

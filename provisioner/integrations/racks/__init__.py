@@ -7,6 +7,7 @@ INTEGRATION = Integration(
     about="Racks: compute trays, NVLink switches and power shelves, held against the plan.",
     switched_on=lambda settings, _: bool(settings.racks_folder),
     loops="provisioner.integrations.racks.duty.loops:build_loops",
+    memberships="provisioner.integrations.racks.partitions.handed_over:open_memberships",
     routes="provisioner.integrations.racks.rack_routes:ROUTES",
     commands={"rack": "provisioner.integrations.racks.rack_commands:app"},
 )

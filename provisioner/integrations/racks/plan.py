@@ -141,6 +141,18 @@ def read_plan(file: Path) -> RackPlan:
     return read_record(file, RackPlan)
 
 
+Stamp = tuple[int, int, int] | None
+
+
+def read_stamp(file: Path) -> Stamp:
+    """Return what changes with a file, None for one that is not there. Raises OSError."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
 def list_files(folder: Path) -> Sequence[Path]:
     """Return what is in a folder, nothing where it is not there. Raises InputError."""
     try:

@@ -60,11 +60,7 @@ class NodeHolds:
 
     async def find_nodes(self, plan: RackPlan) -> Mapping[str, tuple[Node, BmcRef]]:
         """Return the node of each unit whose BMC is one of a node's, by the unit's name."""
-        nodes = await self.parts.store.nodes.list()
-        known = {find_socket(ref.url): (node, ref) for node in nodes for ref in node.bmcs}
-        units = (unit for rack in plan.racks for unit in rack.units if unit.bmc)
-        placed = ((unit.name, find_socket(unit.bmc)) for unit in units)
-        return {name: known[where] for name, where in placed if where in known}
+        return place_nodes(plan, await self.parts.store.nodes.list())
 
     async def list_active(self) -> Mapping[str, Operation]:
         """Return the holds of all rack campaigns, by node."""
@@ -182,6 +178,14 @@ class NodeHolds:
             await self._end(one, f"rack campaign {mark} holds it")
             return True
         return False
+
+
+def place_nodes(plan: RackPlan, nodes: Sequence[Node]) -> Mapping[str, tuple[Node, BmcRef]]:
+    """Return the node of each unit whose BMC is one of a node's, by the unit's name."""
+    known = {find_socket(ref.url): (node, ref) for node in nodes for ref in node.bmcs}
+    units = (unit for rack in plan.racks for unit in rack.units if unit.bmc)
+    placed = ((unit.name, find_socket(unit.bmc)) for unit in units)
+    return {name: known[where] for name, where in placed if where in known}
 
 
 def build_want(marks: Sequence[str]) -> str:

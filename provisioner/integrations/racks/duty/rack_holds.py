@@ -55,7 +55,7 @@ from provisioner.integrations.racks.hand_journals import (
     read_hand_journal,
 )
 from provisioner.integrations.racks.identity import Kind
-from provisioner.integrations.racks.plan import RackPlan, read_plan
+from provisioner.integrations.racks.plan import RackPlan, Stamp, read_plan, read_stamp
 from provisioner.integrations.racks.update_log import Line, hold_log, read_log
 from provisioner.integrations.racks.update_start import find_unproved, read_rack_units
 from provisioner.integrations.racks.update_world import POLL_S, Update
@@ -66,7 +66,6 @@ from provisioner.ports import DamagedRow, StoreFailed
 log = logging.getLogger(__name__)
 PLAN = "racks.yaml"
 Unproved = Mapping[str, Sequence[str]]  # trays, by job
-_Stamp = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,9 @@ class RackHolds:
 
     duty: RackDuty
     poll_s: float = POLL_S
-    _plan: tuple[_Stamp, RackPlan] | None = None
-    _unproved: dict[str, tuple[_Stamp, _Stamp, Unproved]] = field(default_factory=dict)
-    _hands: dict[str, tuple[tuple[_Stamp, _Stamp, bool], HandJournal | None]] = field(
+    _plan: tuple[Stamp, RackPlan] | None = None
+    _unproved: dict[str, tuple[Stamp, Stamp, Unproved]] = field(default_factory=dict)
+    _hands: dict[str, tuple[tuple[Stamp, Stamp, bool], HandJournal | None]] = field(
         default_factory=dict
     )
     _proved_once: set[tuple[str, str]] = field(default_factory=set)
@@ -215,7 +214,7 @@ class RackHolds:
         """Return what a command's journal tells, read anew where anything of it has changed."""
         assert self._plan is not None
         runs = await asyncio.to_thread(is_at_work, file)
-        state = (self._plan[0], await asyncio.to_thread(_read_stamp, file), runs)
+        state = (self._plan[0], await asyncio.to_thread(read_stamp, file), runs)
         known = self._hands.get(file.name)
         if known is None or known[0] != state:
             told = await asyncio.to_thread(partial(read_hand_journal, file, plan, runs=runs))
@@ -262,7 +261,7 @@ class RackHolds:
             await self.duty.withdraw(campaign, approval, state)
 
     async def _read_plan(self, file: Path) -> RackPlan:
-        stamp = await asyncio.to_thread(_read_stamp, file)
+        stamp = await asyncio.to_thread(read_stamp, file)
         if self._plan is None or self._plan[0] != stamp:
             self._plan = (stamp, await asyncio.to_thread(read_plan, file))
         return self._plan[1]
@@ -273,7 +272,7 @@ class RackHolds:
         """Return what the journal tells, None where it or its end is gone. Raises InputError."""
         file = campaign / "journal"
         assert self._plan is not None
-        stamps = (self._plan[0], await asyncio.to_thread(_read_stamp, file))
+        stamps = (self._plan[0], await asyncio.to_thread(read_stamp, file))
         known = self._unproved.get(campaign.name)
         if known is None or known[:2] != stamps:
             read = await asyncio.to_thread(read_log, file)
@@ -345,11 +344,3 @@ def _refuse_many(folder: str, listed: Sequence[Path], most: int) -> None:
     if len(listed) > most:
         problem = f"it has more than {most}: no node is freed"
         raise InputError(folder, "", problem, "Move those away that are over.")
-
-
-def _read_stamp(file: Path) -> _Stamp:
-    try:
-        found = file.stat()
-    except FileNotFoundError:
-        return None
-    return (found.st_ino, found.st_mtime_ns, found.st_size)

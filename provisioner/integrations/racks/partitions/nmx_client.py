@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from provisioner.integrations.racks.partitions.tenant_partitions import (
+    ENDED,
     Gpu,
     Partition,
     PartitionAct,
@@ -18,18 +19,20 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
     is_so,
     read_gpus,
     read_partitions,
+    read_running,
 )
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Call, LoginRefused, Malformed, PortError, Reply, Unreachable
 from provisioner.ports.wire import SwitchAddress, SwitchTransport, status_words
 
+VARIABLE = "PROVISIONER_NMX_PASSWORD"
 PREFIX = "/nmx/v1"
 READ_S = 60.0
 BYTES_MAX = 32 * 2**20
 POLL_S = 2.0
 POLLS_MAX = 150  # of one operation: five minutes, or hours where each answer takes READ_S
+IDLE_POLLS_MAX = 30  # for what others began: a minute, and then it is tried again
 LOOKS_MAX = 5  # after an operation ended, or was forgotten
-_ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
 class NmxClient:
@@ -76,6 +79,28 @@ class NmxClient:
                 said = said or str(error)
         return _no(act, Reason.CANNOT_TELL, said or "the manager does not list it so")
 
+    async def wait_idle(self) -> Blocker | None:
+        """Wait until no operation of anybody runs; return why it does not come to that.
+
+        One whose sender died may still be carried out, and what it changes is not listed yet.
+        Raises PortError.
+        """
+        running: Sequence[str] = ()
+        for number in range(IDLE_POLLS_MAX):
+            if number:
+                await self._pause(POLL_S)
+            try:
+                running = read_running(await self._get("/operations"))
+            except ValueError as error:
+                raise Malformed(str(error)) from None
+            if not running:
+                return None
+        detail = f"operation {running[0]} of the manager does not end"
+        unblock = "Look at the manager's operations; end it there. It is tried again by itself."
+        return Blocker(
+            reason=Reason.CANNOT_TELL, subject="partitions", detail=detail, unblock=unblock
+        )
+
     async def _send(self, act: PartitionAct) -> str:
         """Return the operation. Raises PortError."""
         members = [place.encode() for place in sorted(act.members)]
@@ -104,7 +129,7 @@ class NmxClient:
             except PortError:
                 shown = {}
             status = shown.get("Status") if isinstance(shown, dict) else None
-            if status in _ENDED:
+            if status in ENDED:
                 result = shown.get("Result")
                 told = result.get("Details") if isinstance(result, dict) else ""
                 return "" if status == "completed" else f"{status}: {told or ''}"[:300]

@@ -15,7 +15,7 @@ from provisioner.cli.options.bmc_options import CaOption
 from provisioner.cli.options.checked_options import JsonOption, check_ca, check_url
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import CampaignFile
-from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
 from provisioner.integrations.racks.partitions.tenant_partitions import (
     PartitionPlan,
     plan_partitions,
@@ -26,8 +26,6 @@ from provisioner.integrations.racks.water_commands import PlanFile, ask_person
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Secret, SwitchAddress
-
-VARIABLE = "PROVISIONER_NMX_PASSWORD"
 
 
 def partitions(

@@ -11,7 +11,7 @@ Partitions"), and infra-controller's client of both (crates/libnmxm, Apache-2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -23,6 +23,8 @@ from provisioner.model.outcome import Blocker, Reason
 
 DEFAULT = 32766  # the factory's (NVIDIA's partition guide, DU-12143)
 GPUS_MAX = 1 << 16
+OPERATIONS_MAX = 1 << 16  # the manager keeps those that ended, for how long nobody publishes
+ENDED = frozenset({"completed", "failed", "cancelled"})
 PARTITIONS_MAX = 4096
 _REMEDY = "Look at the manager's partitions; docs/racks.md#partitions."
 
@@ -137,6 +139,12 @@ def read_partitions(body: object) -> Sequence[Partition]:
     return found
 
 
+def read_running(body: object) -> Sequence[str]:
+    """Return the operations that have not ended. Raises ValueError for a list that is not whole."""
+    listed = list(_list(body, OPERATIONS_MAX))
+    return [_text(one.get("ID")) or "?" for one in listed if one.get("Status") not in ENDED]
+
+
 def _read_members(members: object) -> frozenset[Place] | None:
     if not isinstance(members, list) or len(members) > GPUS_MAX:
         return None
@@ -185,7 +193,7 @@ def plan_partitions(
     for tray, places in own.items():
         tenant = tenants.get(tray)
         if tenant is None:
-            blockers.append(_no(tray, "nobody says whose host it is"))
+            blockers.append(build_blocker(tray, "nobody says whose host it is"))
         elif tenant:
             wanted.setdefault(f"{tenant}.{domains[tray]}", set()).update(places)
     ours = {place for places in own.values() for place in places}
@@ -193,36 +201,43 @@ def plan_partitions(
     mine: list[Partition] = []
     for one in partitions:
         if one.members is None:
-            blockers.append(_no(one.name, "its members are not named by their places"))
+            blockers.append(build_blocker(one.name, "its members are not named by their places"))
         elif not one.members and one.name.count(".") > 1 and one.name not in wanted:
             continue  # of a domain x.d01, or a tenant blue.x: nobody can tell
         elif one.number == DEFAULT or one.name.endswith(suffixes):
             mine.append(one)
             if one.number != DEFAULT and one.members - ours:
-                blockers.append(_no(one.name, "it has GPUs of no planned tray"))
+                blockers.append(build_blocker(one.name, "it has GPUs of no planned tray"))
         elif taken := one.members & ours:
-            blockers.append(_no(one.name, f"it is nobody's of ours, and has {len(taken)} GPUs"))
+            blockers.append(
+                build_blocker(one.name, f"it is nobody's of ours, and has {len(taken)} GPUs")
+            )
     if len({one.name for one in mine}) != len(mine):
-        blockers.append(_no("partitions", "two of them have one name"))
+        blockers.append(build_blocker("partitions", "two of them have one name"))
     if blockers:
         return PartitionPlan(blockers=tuple(blockers))
     acts = tuple(_find_acts(mine, wanted, ours))
-    return PartitionPlan(acts, wrong=() if acts else tuple(_find_wrong(mine, gpus, ours)))
+    return PartitionPlan(acts, wrong=() if acts else tuple(find_wrong(mine, gpus, ours)))
 
 
 def _judge_own(own: Mapping[str, set[Place]], domains: Mapping[str, str]) -> Iterable[Blocker]:
     """Yield why the listed GPUs are not those of the planned domains."""
     fewest = min(own, key=lambda tray: len(own[tray]), default="")
     if len({len(places) for places in own.values()}) > 1:
-        yield _no(fewest, f"it shows {len(own[fewest])} GPUs, and others more")
+        yield build_blocker(fewest, f"it shows {len(own[fewest])} GPUs, and others more")
+    yield from judge_domains(own, domains)
+
+
+def judge_domains(own: Mapping[str, Set[Place]], domains: Mapping[str, str]) -> Iterable[Blocker]:
+    """Yield why the listed GPUs of trays are not of their planned domains, by domain."""
     told: dict[str, set[str]] = {}
     for tray, places in own.items():
         told.setdefault(domains[tray], set()).update(place.domain for place in places)
     for domain, uuids in told.items():
         if len(uuids) > 1:
-            yield _no(domain, f"its trays are in {len(uuids)} NVLink domains")
+            yield build_blocker(domain, f"its trays are in {len(uuids)} NVLink domains")
         if any(other != domain and uuids & each for other, each in told.items()):
-            yield _no(domain, "its NVLink domain is another planned one's, too")
+            yield build_blocker(domain, "its NVLink domain is another planned one's, too")
 
 
 def _find_own(plan: RackPlan, gpus: Sequence[Gpu]) -> tuple[dict[str, set[Place]], list[Blocker]]:
@@ -237,7 +252,7 @@ def _find_own(plan: RackPlan, gpus: Sequence[Gpu]) -> tuple[dict[str, set[Place]
             assert unit.slot is not None
             found = by_slot.get((rack.chassis_serial, unit.slot), set())
             if not found:
-                blockers.append(_no(unit.name, "the manager lists no GPU in its slot"))
+                blockers.append(build_blocker(unit.name, "the manager lists no GPU in its slot"))
             own[unit.name] = found
     return own, blockers
 
@@ -269,7 +284,7 @@ def _find_acts(
             yield PartitionAct(Verb.SET, name, frozenset(places), idents[name])
 
 
-def _find_wrong(mine: Sequence[Partition], gpus: Sequence[Gpu], ours: set[Place]) -> Iterable[str]:
+def find_wrong(mine: Sequence[Partition], gpus: Sequence[Gpu], ours: Set[Place]) -> Iterable[str]:
     """Yield each partition that is ill, and each GPU that the manager says elsewhere to be in
     another one.
     """
@@ -292,7 +307,7 @@ def is_so(act: PartitionAct, partitions: Sequence[Partition]) -> bool:
     return [one.members for one in named] == [act.members]
 
 
-def _no(subject: str, detail: str) -> Blocker:
+def build_blocker(subject: str, detail: str) -> Blocker:
     return Blocker(
         reason=Reason.CANNOT_TELL, subject=subject or "partition", detail=detail, unblock=_REMEDY
     )

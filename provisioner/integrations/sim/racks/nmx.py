@@ -66,7 +66,7 @@ class Nmx:
         if method == "GET" and what == "partitions":
             return Answer(200, list(self.partitions.values()))
         if method == "GET" and what == "operations":
-            return self._operation(ident)
+            return self._operation(ident) if ident else Answer(200, self._list_operations())
         if what != "partitions":
             return Answer(404)
         return self._change(method, ident, body)
@@ -107,6 +107,10 @@ class Nmx:
         else:
             self._waiting[operation] = (self.polls, done)
         return Answer(500) if faults.cut else Answer(202, {"operationId": operation})
+
+    def _list_operations(self) -> list[Json]:
+        """Show each operation, which goes on by it as by a look at it alone."""
+        return [self._operation(one).body for one in list(self._waiting)]
 
     def _operation(self, ident: str) -> Answer:
         if ident not in self._waiting:

@@ -1,0 +1,178 @@
+"""A tray's NVLink partition as a part of its handover and its reclaim: a `Membership`.
+
+A node whose BMC is a planned tray's comes into the partition TENANT.DOMAIN after its ports are in
+its tenant's network, and its GPUs leave every partition before it counts as back. Nothing is
+remembered: before each request all operations of the manager have ended, and two looks ask for the
+same act; after it the listing is the proof, and a successor of a killed daemon does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from provisioner.adapters.switch_https import SwitchHttps
+from provisioner.integrations.racks.duty.node_holds import find_tenant, place_nodes
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.partitions.nmx_client import (
+    LOOKS_MAX,
+    POLL_S,
+    VARIABLE,
+    NmxClient,
+)
+from provisioner.integrations.racks.partitions.tenant_partitions import (
+    PartitionPlan,
+    build_blocker,
+)
+from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
+from provisioner.integrations.racks.plan import RackPlan, Stamp, read_plan, read_stamp
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
+from provisioner.ports import PortError, Secret, SwitchAddress
+from provisioner.ports.isolation import Membership
+from provisioner.settings import Settings
+
+NAME = "nvlink/partitions"
+ROUNDS_MAX = 16  # a tray is in few partitions, and each act takes two looks; others may write, too
+
+
+class TrayPartitions:
+    """The partitions of all planned trays, through one manager."""
+
+    name = NAME
+
+    def __init__(self, file: Path, client: NmxClient, pause: Callable[[float], Awaitable[None]]):
+        """`file`: the plan of racks."""
+        self._file = file
+        self._client = client
+        self._pause = pause
+        self._plan: tuple[Stamp, RackPlan] | None = None
+
+    async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+        """Bring a tray into its tenant's partition, and out of every other one."""
+        return await self._bring(await self._find_tray(node, nodes, node.tenant))
+
+    async def expel(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+        """Take a tray that may have served out of every partition."""
+        if not find_tenant(node):
+            return ()  # no tenant was given its GPUs; a handover brings them where they belong
+        return await self._bring(await self._find_tray(node, nodes, ""))
+
+    async def judge(self, node: Node, nodes: Sequence[Node]) -> tuple[GateRow, ...]:
+        """Return whether its tenant's partition has it, by the manager's two lists."""
+        tray = await self._find_tray(node, nodes, node.tenant)
+        if tray is None:
+            return ()
+        if isinstance(tray, Blocker):
+            return (_row(node.id, RowVerdict.UNKNOWN, tray.detail),)
+        try:
+            planned = await self._look(tray)
+        except PortError as error:
+            return (_row(tray.partition, RowVerdict.UNKNOWN, str(error)),)
+        if planned.blockers:
+            return (_row(tray.partition, RowVerdict.UNKNOWN, str(planned.blockers[0])),)
+        wrong = [*map(str, planned.acts), *planned.wrong]
+        said = wrong[0] if wrong else f"all GPUs of {tray.unit.name}, and no other tenant's"
+        return (_row(tray.partition, RowVerdict.FAIL if wrong else RowVerdict.PASS, said),)
+
+    async def _bring(self, tray: Tray | Blocker | None) -> tuple[Blocker, ...]:
+        if not isinstance(tray, Tray):
+            return () if tray is None else (tray,)
+        seen: PartitionPlan | None = None
+        wrong: Sequence[str] = ()
+        looks = 0
+        for _ in range(ROUNDS_MAX):
+            if (busy := await self._client.wait_idle()) is not None:
+                return (busy,)
+            planned = await self._look(tray)
+            wrong = planned.wrong
+            looks = looks + 1 if wrong else 0
+            if planned.blockers:
+                return planned.blockers
+            if not planned.acts and (not wrong or looks >= LOOKS_MAX):
+                break
+            if planned.acts and seen is not None and seen.acts == planned.acts:
+                if (failed := await self._client.make(planned.acts[0])) is not None:
+                    return (failed,)
+                seen = None
+                continue
+            seen = planned
+            await self._pause(POLL_S)
+        else:
+            detail = "its partitions change while they are made"
+            return (build_blocker(tray.unit.name, detail),)
+        return tuple(build_blocker(tray.unit.name, each) for each in wrong)
+
+    async def _look(self, tray: Tray) -> PartitionPlan:
+        return plan_tray(tray, *await self._client.look())
+
+    async def _find_tray(
+        self, node: Node, nodes: Sequence[Node], tenant: str
+    ) -> Tray | Blocker | None:
+        """Return the planned tray that a node is, None where it is none."""
+        if node.kind is not NodeKind.HOST:
+            return None
+        try:
+            plan = await self._read_plan()
+        except (InputError, OSError) as error:
+            return Blocker(
+                reason=Reason.PRECONDITION,
+                subject=node.id,
+                detail=f"whether it is a rack's tray cannot be told: {error}"[:300],
+                unblock="Mend the plan of racks (`provisioner rack check`), or unset "
+                "`racks_nvlink_manager`.",
+            )
+        rows = {one.id: one for one in nodes} | {node.id: node}
+        placed = place_nodes(plan, list(rows.values()))
+        found = [
+            (rack, unit)
+            for rack in plan.racks
+            for unit in rack.units
+            if unit.kind is Kind.COMPUTE_TRAY
+            and unit.name in placed
+            and placed[unit.name][0].id == node.id
+        ]
+        if len(found) > 1:
+            return build_blocker(node.id, "its BMCs are those of several planned trays")
+        if not found:
+            return None
+        holders = {unit: find_tenant(other) for unit, (other, _) in placed.items()}
+        return Tray(plan, *found[0], tenant, holders)
+
+    async def _read_plan(self) -> RackPlan:
+        stamp = await asyncio.to_thread(read_stamp, self._file)
+        if self._plan is None or self._plan[0] != stamp:
+            self._plan = (stamp, await asyncio.to_thread(read_plan, self._file))
+        return self._plan[1]
+
+
+def _row(subject: str, verdict: RowVerdict, seen: str) -> GateRow:
+    check = GateCheck.NVLINK_PARTITION
+    return GateRow(check=check, subject=subject, verdict=verdict, seen=seen[:300])
+
+
+@asynccontextmanager
+async def open_memberships(
+    settings: Settings, environ: Mapping[str, str], ca_file: Path | None
+) -> AsyncIterator[Sequence[Membership]]:
+    """Yield the trays' partitions; none where no manager is set. Raises InputError."""
+    if not settings.racks_nvlink_manager:
+        yield ()
+        return
+    secret = environ.get(VARIABLE, "")
+    if not secret:
+        remedy = f"Set {VARIABLE} in the daemon's environment."
+        raise InputError("settings", "racks_nvlink_manager", "no password is given", remedy)
+    user = settings.racks_nvlink_user
+    address = SwitchAddress(settings.racks_nvlink_manager, user, Secret(secret))
+    transport = SwitchHttps(ca_file=ca_file)
+    try:
+        client = NmxClient(transport, address, asyncio.sleep)
+        plan = Path(settings.racks_folder) / "racks.yaml"
+        yield (TrayPartitions(plan, client, asyncio.sleep),)
+    finally:
+        await transport.close()

@@ -38,7 +38,7 @@ from provisioner.ports import (
     Secret,
     SwitchAddress,
 )
-from provisioner.runtime.event_loop import shrink_tls_buffers
+from provisioner.runtime.event_loop import FairTurns, shrink_tls_buffers
 
 SAFE = frozenset({"GET", "HEAD"})
 REQUESTS_MAX = 64  # in the whole process: a site has hundreds of switches, not thousands
@@ -68,6 +68,7 @@ class SwitchHttps:
     ) -> None:
         self._trust = Trust(ca_file)
         self._slots = asyncio.Semaphore(requests_max)
+        self._turns = FairTurns()
         self._clock = clock
         self._lines: dict[str, _Line] = {}
         self._kept: aiohttp.ClientSession | None = None
@@ -81,6 +82,7 @@ class SwitchHttps:
         line = self._lines.setdefault(switch.url, _Line())
         async with line.reads if call.method in SAFE else line.write, self._slots:
             self._admit(line, switch)
+            await self._turns.take()
             reply = await self._send(switch, call)
         if reply.status == 401:
             line.refused = (switch.username, switch.secret)

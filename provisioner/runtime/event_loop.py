@@ -13,6 +13,7 @@ import ctypes
 import gc
 import resource
 import sys
+from collections import deque
 from typing import Any
 
 # A thread that waits for the interpreter gets it after this time. A store's thread waits once for
@@ -28,6 +29,8 @@ DAY_S = 86400.0
 YOUNG_MAX = 10_000
 # Old objects that a full collection may walk: some 30 ms. Beyond, they are exempted unwalked.
 GROWN_MIN = 200_000
+# Answers that are worked on in one turn of the loop, each for a millisecond.
+TURNS_MAX = 24
 # All that a daemon may open; more would only make tools slow that close every number one by one.
 OPEN_FILES_MAX = 65_536
 TLS_BUFFER_BYTES = 16 * 1024  # one TLS record (RFC 8446 section 5.1), the useful minimum
@@ -54,6 +57,39 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+class FairTurns:
+    """Lets some coroutines go on in one turn of the loop, and others in the next turns, in order.
+
+    What comes in at once is else worked on at once: 256 answers of BMCs hold a loop for a third of
+    a second, in which nothing else of the daemon is served.
+    """
+
+    def __init__(self, most: int = TURNS_MAX) -> None:
+        self._most = most
+        self._gone = 0  # in this turn
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self) -> None:
+        """Return at once, or in a later turn of the loop if this one has had its number."""
+        loop = asyncio.get_running_loop()
+        if not self._gone:
+            loop.call_soon(self._go_on)
+        self._gone += 1
+        if self._gone > self._most:
+            self._waiting.append(loop.create_future())
+            await self._waiting[-1]
+
+    def _go_on(self) -> None:
+        self._gone = 0
+        while self._waiting and self._gone < self._most:
+            one = self._waiting.popleft()
+            if not one.done():  # its waiter was cancelled
+                one.set_result(None)
+                self._gone += 1
+        if self._gone:
+            asyncio.get_running_loop().call_soon(self._go_on)
 
 
 def find_open_files_limit() -> int:

@@ -8,11 +8,14 @@ is any at all.
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -47,7 +50,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.runtime import permit
-from provisioner.runtime.event_loop import shrink_tls_buffers
+from provisioner.runtime.event_loop import FairTurns, shrink_tls_buffers
 from provisioner.runtime.late_module import LateModule
 
 # ------------------------------------------------------------------------------
@@ -97,6 +100,8 @@ class HttpExchange:
     def __init__(self, trust: Trust, telemetry: Telemetry = SILENCE) -> None:
         self._trust = trust
         self._telemetry = telemetry
+        self.turns = FairTurns()
+        self._importing = asyncio.Lock()
         self._kept: aiohttp.ClientSession | None = None
         self._reads: aiohttp.ClientSession | None = None  # the connections of `_kept`
         self._fresh: aiohttp.ClientSession | None = None
@@ -134,6 +139,7 @@ class HttpExchange:
         if permit.is_observing() and call.method not in SAFE and not is_session_call(call):
             permit.count_withheld()
             raise LookOnly(f"{bmc.url}: this daemon only observes: {call.method} {call.path}"[:300])
+        await self.turns.take()
         began = time.perf_counter()
         try:
             reply = await self._sent(bmc, call, login, coding, keep_alive=keep_alive)
@@ -141,6 +147,8 @@ class HttpExchange:
             self._note(bmc, call, began, error)
             raise
         self._note(bmc, call, began, reply)
+        if call.method in SAFE:
+            await self.turns.take()
         return reply
 
     def _note(self, bmc: BmcAddress, call: Call, began: float, outcome: Reply | PortError) -> None:
@@ -149,6 +157,7 @@ class HttpExchange:
 
     async def glance(self, bmc: BmcAddress, call: Call) -> Reply:
         """Send a GET by itself, with Basic to a pinned BMC. Raises PortError only."""
+        await self.turns.take()
         began = time.perf_counter()
         attempt = Attempt(safe=True)
         try:
@@ -171,6 +180,9 @@ class HttpExchange:
                 assert self._reads is not None
                 session = self._reads
                 attempt.leave()  # a read with a token needs no record of whether it was sent
+            if "redfish.aio" not in sys.modules or self._importing.locked():
+                async with self._importing:  # it takes as long as a hundred requests
+                    await asyncio.to_thread(import_module, "redfish.aio")
             _NOW.set(BoundedSession(session, tls, attempt, call.size_max_bytes, coding))
             answer = await _ask(await self._client(bmc, login), call, login)
         except redfish_aio.RedfishInvalidTargetError as error:

@@ -209,6 +209,7 @@ class RedfishTransport:
     async def fingerprint(self, bmc: BmcAddress) -> str:
         """SHA-256 of the certificate that is presented now, lowercase hex; "" for plain http."""
         async with self._slots:
+            await self._http.turns.take()
             return await presented_fingerprint(bmc.url)
 
     async def password_change(self, bmc: BmcAddress) -> str | None:

@@ -230,7 +230,7 @@ async def drive(
     transport = RedfishTransport()
     streams = RedfishStreams(transport)
     switches = SwitchHttps()
-    pinned = read_matrix([matrix, files.overlay])
+    pinned = await asyncio.to_thread(read_matrix, [matrix, files.overlay])
     async with (
         serve_artifacts(files.artifacts, "127.0.0.1", 0, settings) as artifacts,
         nullcontext() if beside is None else beside(data, clock, settings, pinned, artifacts),

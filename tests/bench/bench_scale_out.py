@@ -49,7 +49,7 @@ from provisioner.runtime.event_loop import new_event_loop  # noqa: E402
 from provisioner.runtime.wall_clock import WallClock  # noqa: E402
 
 MUST = 0.40
-LEASE_S = 30.0  # all processes share a few cores here, and none is to lose its seat
+LEASE_S = 120.0  # all processes share a few cores here, and none is to lose its seat
 WRITTEN = (
     "SELECT tup_inserted + tup_updated + tup_deleted, xact_commit FROM pg_stat_database "
     "WHERE datname = current_database()"

@@ -113,7 +113,8 @@ class SwitchHttps:
                 "timeout": time_limit(call.timeout_s),
             }
             if call.body is not None:
-                options["data"] = json.dumps(call.body).encode()
+                sent = call.body
+                options["data"] = sent if isinstance(sent, bytes) else json.dumps(sent).encode()
             tls = self._trust.option(switch.url, switch.pin, insecure=False)
             session = self._session(keep_alive=safe)
             bounded = BoundedSession(session, tls, attempt, call.size_max_bytes)

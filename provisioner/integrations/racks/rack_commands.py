@@ -39,7 +39,11 @@ from provisioner.integrations.racks import (
     update_commands,
     water_commands,
 )
-from provisioner.integrations.racks.duty import approve_commands, certificate_commands
+from provisioner.integrations.racks.duty import (
+    approve_commands,
+    certificate_commands,
+    rotate_commands,
+)
 from provisioner.integrations.racks.elevation import draw_elevation
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.looks import keep_look
@@ -78,6 +82,7 @@ app.command()(password_commands.password)
 app.command()(fabric_commands.fabric)
 app.command()(partition_commands.partitions)
 app.command()(certificate_commands.certificates)
+app.command("rotate-certificate")(rotate_commands.rotate_certificate)
 app.command("verify-certificate")(certificate_commands.verify_certificate)
 app.command()(approve_commands.approve)
 app.command()(approve_commands.halt)

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import typer
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from pydantic import ValidationError
 
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
@@ -59,6 +60,7 @@ class Presented:
     subject: str = ""
     ends_at: float = 0.0
     unread: str = ""
+    sha256: str = ""  # of the certificate (DER), hex
 
 
 def list_doors(racks: Sequence[PlannedRack]) -> Sequence[Door]:
@@ -92,7 +94,8 @@ async def read_door(door: Door, limit_s: float = HANDSHAKE_S) -> Presented:
         tls = writer.get_extra_info("ssl_object")
         read = x509.load_der_x509_certificate(tls.getpeercert(binary_form=True) or b"")
         ends = read.not_valid_after_utc.timestamp()
-        return Presented(door, read.subject.rfc4514_string()[:200], ends)
+        mark = read.fingerprint(hashes.SHA256()).hex()
+        return Presented(door, read.subject.rfc4514_string()[:200], ends, sha256=mark)
     except (ValueError, OverflowError, OSError, x509.InvalidVersion) as error:
         return Presented(door, unread=f"its certificate cannot be read ({error})"[:200])
     finally:

@@ -6,6 +6,8 @@ An operation that the manager forgot, as one that restarted does, says nothing: 
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -111,11 +113,27 @@ class NmxClient:
             call = Call("PUT", where, {"Members": members})
         else:
             call = Call("DELETE", where)
+        return await self._change(call, str(act))
+
+    async def replace_certificate(self, host: str, bundle: bytes, profile: str = "") -> str:
+        """Have one managed switch take a PKCS#12 bundle, and follow it to its end; return what is
+        said of one that did not succeed, "" for one that did. A handshake is the proof.
+
+        Raises PortError.
+        """
+        switch = {"Address": host, **({"ProfileID": profile} if profile else {})}
+        body, kind = encode_form(("CertP12", bundle), ("Switches", json.dumps(switch).encode()))
+        headers = {"Content-Type": kind}
+        call = Call("PUT", f"{PREFIX}/certificates/switches", body, headers)
+        return await self._follow(await self._change(call, f"the certificate of {host}"))
+
+    async def _change(self, call: Call, what: str) -> str:
+        """Send what changes something; return its operation. Raises PortError."""
         reply = await self._transport.request(self._address, call)
         if reply.status >= 500:
             raise Unreachable(status_words(reply), maybe_executed=True)
         if not 200 <= reply.status < 300:
-            raise Malformed(f"{act}: {status_words(reply)}")
+            raise Malformed(f"{what}: {status_words(reply)}")
         operation = _parse(reply).get("operationId")
         return operation if isinstance(operation, str) and len(operation) <= 128 else ""
 
@@ -146,6 +164,17 @@ class NmxClient:
         if reply.status != 200:
             raise Malformed(f"{where}: HTTP status {reply.status}")
         return reply.json()
+
+
+def encode_form(file: tuple[str, bytes], field: tuple[str, bytes]) -> tuple[bytes, str]:
+    """Return a form of one file and one field as multipart/form-data, and its content type."""
+    boundary = secrets.token_hex(24)
+    head = 'Content-Disposition: form-data; name="{}"'
+    binary = '; filename="bundle.p12"\r\nContent-Type: application/octet-stream'
+    parts = [(head.format(file[0]) + binary, file[1]), (head.format(field[0]), field[1])]
+    lines = [f"--{boundary}\r\n{top}\r\n\r\n".encode() + value for top, value in parts]
+    body = b"\r\n".join([*lines, f"--{boundary}--\r\n".encode()])
+    return body, f"multipart/form-data; boundary={boundary}"
 
 
 def _parse(reply: Reply) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,9 @@ class Nmx:
     gpus: list[Json] = field(default_factory=list)
     partitions: dict[str, Json] = field(default_factory=dict)
     polls: int = 1
+    managed: dict[str, bytes] = field(default_factory=dict)  # switches, each with its bundle
+    maintenance: bool = True  # its own mode, in which it replaces certificates
+    unmanaged: bool = False  # it knows none of the switches any more
     faults: NmxFaults = field(default_factory=NmxFaults)
     log: list[str] = field(default_factory=list)
     _waiting: dict[str, tuple[int, Callable[[], None]]] = field(default_factory=dict)
@@ -67,6 +71,8 @@ class Nmx:
             return Answer(200, list(self.partitions.values()))
         if method == "GET" and what == "operations":
             return self._operation(ident) if ident else Answer(200, self._list_operations())
+        if method == "PUT" and (what, ident) == ("certificates", "switches"):
+            return self._replace(body)
         if what != "partitions":
             return Answer(404)
         return self._change(method, ident, body)
@@ -97,6 +103,19 @@ class Nmx:
                 self._store(f"p{self._made}", self._made, name, members)
 
         return self._take(f"op{self._made}", done)
+
+    def _replace(self, form: dict[str, list[bytes]]) -> Answer:
+        """Take a new bundle for switches, by a form of their addresses."""
+        bundle = form["CertP12"][0]
+        addresses = [json.loads(one)["Address"] for one in form["Switches"]]
+        if not self.maintenance:
+            return Answer(409, {"Error": "the maintenance mode is not on"})
+        if self.unmanaged or any(one not in self.managed for one in addresses):
+            return Answer(422, {"Error": "a switch is not managed"})
+        self._made += 1
+        self.log += [f"certificate {one}" for one in addresses]
+        new = {**self.managed, **dict.fromkeys(addresses, bundle)}
+        return self._take(f"op{self._made}", lambda: self.managed.update(new))
 
     def _take(self, operation: str, done: Callable[[], None]) -> Answer:
         faults = self.faults

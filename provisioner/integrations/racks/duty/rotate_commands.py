@@ -1,0 +1,200 @@
+"""`provisioner rack rotate-certificate`: a new certificate for the NVLink controller of a switch.
+
+Through NetQ NVLink, which alone documents how (docs/sources/hardware.md#certificate-rotation). One
+switch at a time; it is done when a TLS handshake with the controller's port shows the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from cryptography import x509
+
+from provisioner.adapters.switch_https import SwitchHttps
+from provisioner.cli.options.bmc_options import CaOption
+from provisioner.cli.options.checked_options import check_ca, check_url
+from provisioner.cli.options.tables import strip_controls
+from provisioner.integrations.racks.duty.certificate_commands import (
+    CONTROLLER_PORT,
+    Door,
+    Presented,
+    read_door,
+)
+from provisioner.integrations.racks.duty.switch_bundle import (
+    Bundle,
+    find_refusals,
+    normalize_host,
+    read_bundle,
+)
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.plan import PlannedUnit, RackPlan, read_plan
+from provisioner.integrations.racks.update_log import BEGAN, TOLD, VOID, Line, UpdateLog, hold_log
+from provisioner.integrations.racks.water_commands import PlanFile, ask_person
+from provisioner.model.input_error import InputError
+from provisioner.ports import PortError, Secret, SwitchAddress, Unreachable
+
+SENDS_MAX = 3  # of one bundle: NVIDIA says that one that failed may be tried again
+LOOKS_MAX = 60
+LOOK_S = 5.0  # five minutes for a controller that starts anew: assumed, nobody publishes how long
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """One switch, and what it is to get."""
+
+    unit: str
+    door: Door
+    bundle: Bundle
+    profile: str
+    look_s: float = LOOK_S
+
+
+async def rotate(one: Rotation, client: NmxClient, log: UpdateLog) -> str:
+    """Send a bundle, and prove that the switch presents it; return why not, "" for done.
+
+    A predecessor's request is waited for, and looked at, before another one is sent.
+    """
+    act = log.of(one.unit)
+    what = one.bundle.sha256
+    try:
+        if (busy := await client.wait_idle()) is not None:
+            return f"{busy.detail}. {busy.unblock}"
+    except PortError as error:
+        return f"the manager cannot be read ({error}): nothing was sent"
+    seen = [await read_door(one.door), await read_door(one.door)]
+    if all(each.sha256 == what for each in seen):
+        return ""
+    if not seen[0].sha256 or seen[0].sha256 != seen[1].sha256:
+        return f"its port does not show one certificate twice: {seen[1].unread or 'it changes'}"
+    if act.count(what) >= SENDS_MAX:
+        return f"it was sent {SENDS_MAX} times, and the switch still presents the old one"
+    log.write(Line(one.unit, BEGAN, what, time.time(), seen[0].sha256))
+    await log.sync()
+    said = ""
+    try:
+        host = one.door.host
+        said = await client.replace_certificate(host, one.bundle.content, one.profile)
+    except PortError as error:
+        if not (isinstance(error, Unreachable) and error.maybe_executed):
+            log.write(Line(one.unit, TOLD, what, time.time(), VOID))
+            await log.sync()
+            return f"the manager refused it: {error}"
+        said = str(error)
+    shown = seen[0]
+    for number in range(LOOKS_MAX):
+        if number:
+            await asyncio.sleep(one.look_s)
+        shown = await read_door(one.door)
+        if shown.sha256 == what:
+            log.write(Line(one.unit, TOLD, what, time.time(), "presented"))
+            await log.sync()
+            return ""
+        if said:  # it ended, and not well: one look more is enough
+            break
+    return f"its port shows {_name(shown)}; the manager says {said or 'that it is done'}"
+
+
+def _name(shown: Presented) -> str:
+    return f"no certificate ({shown.unread})" if not shown.sha256 else "the old certificate"
+
+
+def find_switch(plan: RackPlan, name: str) -> PlannedUnit:
+    """Return a planned NVLink switch with NVOS over https. Raises InputError."""
+    found = [unit for rack in plan.racks for unit in rack.units if unit.name == name]
+    if not found or found[0].kind is not Kind.NVLINK_SWITCH:
+        raise InputError("SWITCH", name, "the plan has no NVLink switch of this name", "Name one.")
+    if urlsplit(found[0].nvos).scheme != "https":
+        raise InputError("SWITCH", name, "the plan has no https address of its NVOS", "Add it.")
+    return found[0]
+
+
+def rotate_certificate(
+    file: PlanFile,
+    switch: Annotated[str, typer.Argument(metavar="SWITCH", help="An NVLink switch, by name.")],
+    bundle: Annotated[
+        Path, typer.Option(help="PKCS#12 file with key, certificate and chain; no passphrase.")
+    ],
+    issuer: Annotated[Path, typer.Option(help="PEM file: the authority that the manager has.")],
+    manager: Annotated[str, typer.Option(help="https://HOST of NetQ NVLink.")],
+    user: Annotated[str, typer.Option(help=f"Its user; the password is in {VARIABLE}.")],
+    journal: Annotated[Path, typer.Option(help="File that says what was sent; it may be there.")],
+    profile: Annotated[str, typer.Option(help="ID of the switch's profile at the manager.")] = "",
+    apply: Annotated[bool, typer.Option("--apply", help="Send it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    ca: CaOption = None,
+) -> None:
+    """Give the NVLink controller of one switch a new certificate, through NetQ NVLink.
+
+    The bundle is judged first: key, names, dates, later end, and a chain to --issuer. The manager
+    has to be in its maintenance mode. Done means that a TLS handshake shows the new one. Run again,
+    it goes on by looking; a switch whose controller's port is closed cannot be proved, and gets
+    nothing. One command at a time: NVOS' own certificate and BMCs' are not replaced by it.
+
+    Exit code 1: it would be refused, it is not so, or (without --apply) it would be sent.
+
+    Example: provisioner rack rotate-certificate r.yaml r01-s0 --bundle s0.p12 --issuer ca.pem
+    --manager https://netq --user rw-user --journal s0.journal
+    """
+    unit = find_switch(read_plan(file), switch)
+    host = normalize_host(urlsplit(unit.nvos).hostname or "")
+    door = Door(unit.name, "NVLink controller", host, CONTROLLER_PORT, optional=True)
+    made = _read_bundle(bundle)
+    authority = _read_issuer(issuer)
+    secret = os.environ.get(VARIABLE, "")
+    if not secret:
+        raise InputError("--user", user, "no password is given", f"Set {VARIABLE}.")
+    check_ca("--ca", ca)
+    address = SwitchAddress(check_url("--manager", manager), user, Secret(secret))
+    shown = asyncio.run(read_door(door))
+    if shown.sha256 == made.sha256:
+        typer.echo(f"{switch} presents it")
+        return
+    refused = list(find_refusals(made, authority, host, shown.ends_at, time.time()))
+    if not shown.sha256:
+        refused.append(f"port {CONTROLLER_PORT} of it shows no certificate ({shown.unread})")
+    for why in refused:
+        typer.echo(strip_controls(f"{switch}: refused: {why}"))
+    if refused:
+        raise typer.Exit(1)
+    ends = time.strftime("%F", time.gmtime(made.ends_at))
+    typer.echo(f"{switch}: a certificate that ends on {ends} in place of {shown.subject}")
+    if not apply:
+        raise typer.Exit(1)
+    ask_person(f"replace the certificate of {switch}'s NVLink controller", yes=yes)
+
+    async def run() -> str:
+        transport = SwitchHttps(ca_file=ca)
+        try:
+            client = NmxClient(transport, address, asyncio.sleep)
+            async with hold_log(journal) as log:
+                return await rotate(Rotation(unit.name, door, made, profile), client, log)
+        finally:
+            await transport.close()
+
+    if why := asyncio.run(run()):
+        typer.echo(strip_controls(f"{switch}: not done: {why}"))
+        raise typer.Exit(1)
+    typer.echo(f"{switch} presents it")
+
+
+def _read_bundle(file: Path) -> Bundle:
+    try:
+        return read_bundle(file.read_bytes())
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError("--bundle", str(file), f"{problem}", "Give another file.") from None
+
+
+def _read_issuer(file: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(file.read_bytes())
+    except (OSError, ValueError):
+        raise InputError("--issuer", str(file), "it is no PEM certificate", "Name it.") from None

@@ -1,0 +1,278 @@
+"""A switch's certificate is replaced through the manager, and proved by a handshake, over real TLS.
+
+The manager answers as NVIDIA's page "Rotate Customer Certificates" of NetQ NVLink describes
+(docs/sources/hardware.md#certificate-rotation); the controller is a TLS port of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+from typer.testing import CliRunner
+
+from provisioner.integrations.racks.duty.certificate_commands import CONTROLLER_PORT
+from provisioner.integrations.racks.duty.switch_bundle import find_refusals, read_bundle
+from provisioner.integrations.racks.partitions.nmx_client import VARIABLE
+from provisioner.integrations.racks.rack_commands import app
+from provisioner.integrations.racks.update_log import BEGAN, Line, open_log, read_log
+from provisioner.integrations.sim.hardware.clock import load_certificate, make_certificate
+from provisioner.integrations.sim.racks.logins import read_login
+from provisioner.integrations.sim.racks.nmx import Nmx
+
+PASSWORD = "rw-secret"
+HOST = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"  # its port is one of the system
+Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
+
+
+def make(
+    name: str, by: Pair | None = None, days: int = 400, host: str = HOST, begins: int = -1
+) -> Pair:
+    """A certificate by an authority, or one of its own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if by is None else by[0].subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + timedelta(days=begins))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
+        .add_extension(names, critical=False)
+        .sign(key if by is None else by[1], hashes.SHA256())
+    )
+    return made, key
+
+
+def pack(pair: Pair, passphrase: bytes = b"") -> bytes:
+    how = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+    return pkcs12.serialize_key_and_certificates(b"s0", pair[1], pair[0], None, how)
+
+
+def open_context(bundle: bytes, folder: Path) -> ssl.SSLContext:
+    key, made, _ = pkcs12.load_key_and_certificates(bundle, None)
+    assert key is not None
+    assert made is not None
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "shown.pem").write_bytes(secret + made.public_bytes(Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "shown.pem")
+    return context
+
+
+@dataclass
+class Rack:
+    """A manager and one switch's controller, both served."""
+
+    folder: Path
+    manager: Nmx
+    url: str = ""
+
+    def run(self, *more: str, bundle: bytes | None = None, issuer: x509.Certificate) -> Any:
+        if bundle is not None:
+            (self.folder / "s0.p12").write_bytes(bundle)
+        (self.folder / "issuer.pem").write_bytes(issuer.public_bytes(Encoding.PEM))
+        files = ["--bundle", "s0.p12", "--issuer", "issuer.pem", "--ca", "ca.pem"]
+        files = [str(self.folder / each) if "." in each else each for each in files]
+        login = ["--manager", self.url, "--user", "rw-user"]
+        journal = ["--journal", str(self.folder / "s0.journal")]
+        words = ["rotate-certificate", str(self.folder / "r.yaml"), "s0", *files, *login, *journal]
+        return CliRunner().invoke(app, [*words, *more], env={VARIABLE: PASSWORD})
+
+    @property
+    def sent(self) -> list[str]:
+        return [line for line in self.manager.log if line.startswith("certificate")]
+
+
+AUTHORITY = make("site authority")
+OLD, NEW = make("old", AUTHORITY, days=20), make("new", AUTHORITY)
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[Rack]:
+    unit = "{name: s0, kind: nvlink-switch, u: 19, slot: 20, tray_index: 0"
+    unit += f', bmc: "https://127.0.0.1:1", nvos: "https://{HOST}"}}'
+    plan = f"racks:\n  - name: r01\n    chassis_serial: C1\n    domain: d01\n    units: [{unit}]\n"
+    (tmp_path / "r.yaml").write_text(plan)
+    certificate, key = make_certificate("netq", "127.0.0.1")
+    (tmp_path / "ca.pem").write_bytes(certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_certificate(context, certificate, key)
+    made = Rack(tmp_path, Nmx(managed={HOST: pack(OLD)}))
+    ready, stop = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        login = read_login(request.headers)
+        if (login.user, login.password) != ("rw-user", PASSWORD):
+            return web.Response(status=401)
+        form: dict[str, list[bytes]] = {}
+        if request.method == "PUT":
+            for name, value in (await request.post()).items():
+                content = value.file.read() if isinstance(value, web.FileField) else value
+                assert not isinstance(content, bytearray)
+                form.setdefault(name, []).append(
+                    content.encode() if isinstance(content, str) else content
+                )
+        told = made.manager.request(request.method, request.path, form)
+        return web.Response(status=told.status, body=told.encode())
+
+    async def run() -> None:
+        runner = web.ServerRunner(web.Server(answer))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        made.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+
+        async def present(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError):  # the certificate of now, as a controller that started anew
+                await writer.start_tls(open_context(made.manager.managed[HOST], tmp_path))
+            writer.close()
+
+        server = await asyncio.start_server(present, HOST, CONTROLLER_PORT)
+        ready.set()
+        await stop.wait()
+        server.close()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield made
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+def test_a_new_certificate_is_shown_first_then_sent_once_and_proved_by_a_handshake(
+    rack: Rack,
+) -> None:
+    dry = rack.run(bundle=pack(NEW), issuer=AUTHORITY[0])
+    assert (dry.exit_code, rack.sent) == (1, [])
+    assert "in place of CN=old" in dry.output
+
+    done = rack.run("--apply", "--yes", issuer=AUTHORITY[0])
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith("s0 presents it\n")
+    assert rack.sent == [f"certificate {HOST}"]
+
+    again = rack.run("--apply", "--yes", issuer=AUTHORITY[0])
+    assert (again.exit_code, again.output, len(rack.sent)) == (0, "s0 presents it\n", 1)
+    assert PASSWORD not in (rack.folder / "s0.journal").read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [("maintenance", "maintenance mode"), ("managed", "status 422"), ("fails", "failed")],
+)
+def test_what_the_manager_refuses_or_fails_is_not_done(rack: Rack, fault: str, told: str) -> None:
+    rack.manager.maintenance = fault != "maintenance"
+    rack.manager.faults.fails = fault == "fails"
+    rack.manager.unmanaged = fault == "managed"
+    done = rack.run("--apply", "--yes", bundle=pack(NEW), issuer=AUTHORITY[0])
+    assert done.exit_code == 1
+    assert "not done" in done.output
+    assert told in done.output
+
+    rack.manager.maintenance, rack.manager.unmanaged = True, False
+    rack.manager.faults.fails = False
+    assert rack.run("--apply", "--yes", issuer=AUTHORITY[0]).exit_code == 0
+
+
+def test_a_command_that_died_with_its_request_under_way_waits_for_it_and_sends_nothing(
+    rack: Rack,
+) -> None:
+    bundle = pack(NEW)
+    form = {"CertP12": [bundle], "Switches": [f'{{"Address": "{HOST}"}}'.encode()]}
+    rack.manager.request("PUT", "/nmx/v1/certificates/switches", form)
+    with open_log(rack.folder / "s0.journal") as log:
+        log.write(Line("s0", BEGAN, read_bundle(bundle).sha256, time.time(), "x"))
+        asyncio.run(log.sync())
+    done = rack.run("--apply", "--yes", bundle=bundle, issuer=AUTHORITY[0])
+    assert done.exit_code == 0, done.output
+    assert len(rack.sent) == 1
+
+
+def test_a_bundle_that_changes_nothing_is_sent_three_times_at_most(rack: Rack) -> None:
+    rack.manager.faults.fails = True
+    for _ in range(4):
+        done = rack.run("--apply", "--yes", bundle=pack(NEW), issuer=AUTHORITY[0])
+    assert len(rack.sent) == 3
+    assert "it was sent 3 times" in done.output
+    assert read_log(rack.folder / "s0.journal").of("s0").has_begun()
+
+
+def test_a_closed_controller_gets_nothing(rack: Rack, tmp_path: Path) -> None:
+    plan = (tmp_path / "r.yaml").read_text().replace(HOST, "127.77.255.254")
+    (tmp_path / "r.yaml").write_text(plan)
+    bundle = pack(make("new", AUTHORITY, host="127.77.255.254"))
+    done = rack.run("--apply", "--yes", bundle=bundle, issuer=AUTHORITY[0])
+    assert (done.exit_code, rack.sent) == (1, [])
+    assert "shows no certificate" in done.output
+
+
+OTHER = make("another authority")
+MIDDLE = make("old", AUTHORITY)
+REFUSED = {
+    "another name": (pack(make("n", AUTHORITY, host="127.0.0.9")), f"does not name {HOST}"),
+    "over": (pack(make("n", AUTHORITY, days=-1, begins=-9)), "its certificate ended on"),
+    "early": (pack(make("n", AUTHORITY, begins=3)), "its certificate begins on"),
+    "no later": (pack(make("n", AUTHORITY, days=19)), "no later than the present one"),
+    "authority": (pack(make("n", OTHER)), "no chain of signatures"),
+    "by no authority": (pack(make("n", MIDDLE)), "no chain of signatures"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_would_not_be_accepted_is_refused_by_name(case: str) -> None:
+    content, told = REFUSED[case]
+    ends = OLD[0].not_valid_after_utc.timestamp()
+    refused = find_refusals(read_bundle(content), AUTHORITY[0], HOST, ends, time.time())
+    assert [told in each for each in refused] == [True]
+
+
+def test_an_issuer_that_is_none_is_refused_and_a_good_bundle_is_not() -> None:
+    bundle, now = read_bundle(pack(NEW)), time.time()
+    assert list(find_refusals(bundle, AUTHORITY[0], HOST, 0.0, now)) == []
+    strange = replace(bundle, key=make("x")[1])
+    (told,) = find_refusals(strange, AUTHORITY[0], HOST, 0.0, now)
+    assert told == "its key is not its certificate's"
+    (told,) = find_refusals(bundle, OLD[0], HOST, 0.0, now)
+    assert "no certificate of an authority" in told
+    late = now + 500 * 86_400.0
+    assert any(
+        "not valid now" in each for each in find_refusals(bundle, AUTHORITY[0], HOST, 0, late)
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 99, pack(NEW, passphrase=b"secret"), b"0" * 2**21])
+def test_what_is_no_bundle_without_a_passphrase_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"PKCS#12|too large"):
+        read_bundle(content)

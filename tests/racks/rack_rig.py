@@ -7,9 +7,14 @@ from pathlib import Path
 
 from provisioner.integrations.demo.rack_site import AFTER_NVOS, CHASSIS, NEW, OLD, TARGETS, RackSite
 from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.cold_reboot_run import ColdReboot
 from provisioner.integrations.racks.rack_update import Hands, carry_out
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_start import check_packages, find_reasons, prepare
+from provisioner.integrations.racks.update_steps import Next
+from provisioner.integrations.racks.water_commands import Racked
+from provisioner.integrations.racks.water_file import open_water
+from provisioner.model.outcome import Blocker
 
 
 class Rig(RackSite):
@@ -56,6 +61,35 @@ def held(rig: Rig) -> tuple[str, str]:
     assert rig.violations() == []
     ((_, key),) = outcome.held.items()
     return key, hands.why[key]
+
+
+def reboot(rig: Rig) -> Next:
+    async def run() -> Next:
+        update = rig.update()
+        with open_log(rig.folder / "cold") as log:
+            return await ColdReboot(update, update.plan.racks[0], log).carry_out()
+
+    return asyncio.run(run())
+
+
+async def ask_for_power(rig: Rig, name: str, building: Path | None = None) -> tuple[Blocker, ...]:
+    """Ask as `rack power` does, in a process of its own: the file is the latch."""
+    update = rig.update()
+    rack, unit = update.find(name)
+    with open_water(update.water) as store:
+        racked = Racked(
+            rack,
+            update.bmcs,
+            update.addresses,
+            store,
+            building,
+            pause=rig.pause,
+            plan=update.plan,
+        )
+        if refused := await racked.find_refusals(unit, "On"):
+            return refused
+        failed = await racked.act(unit, "On")
+        return () if failed is None else (failed,)
 
 
 __all__ = ["AFTER_NVOS", "CHASSIS", "NEW", "OLD", "TARGETS", "Rig"]

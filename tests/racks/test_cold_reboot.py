@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rack_rig import Rig
+from rack_rig import Rig, ask_for_power, reboot
 
 from provisioner.integrations.building_water.building_commands import write_file
 from provisioner.integrations.building_water.signals import Building
@@ -18,23 +18,12 @@ from provisioner.integrations.racks.cold_reboot_run import ColdReboot
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_steps import Do, Next
 from provisioner.integrations.racks.water import UnitWater, WaterState, clear_latch
-from provisioner.integrations.racks.water_commands import Racked
 from provisioner.integrations.racks.water_file import open_water
 from provisioner.integrations.sim.racks.rack import Event
-from provisioner.model.outcome import Blocker
 
 
 def make(tmp_path: Path, trays: int = 2) -> Rig:
     return Rig(tmp_path, trays=trays, switches=1, shelves=2)
-
-
-def reboot(rig: Rig) -> Next:
-    async def run() -> Next:
-        update = rig.update()
-        with open_log(rig.folder / "cold") as log:
-            return await ColdReboot(update, update.plan.racks[0], log).carry_out()
-
-    return asyncio.run(run())
 
 
 def test_a_rack_goes_dark_long_enough_and_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -183,26 +172,6 @@ def leak(rig: Rig) -> Callable[[], None]:
         tray.detectors[detector] = "OK"
 
     return dry
-
-
-async def ask_for_power(rig: Rig, name: str, building: Path | None = None) -> tuple[Blocker, ...]:
-    """Ask as `rack power` does, in a process of its own: the file is the latch."""
-    update = rig.update()
-    rack, unit = update.find(name)
-    with open_water(update.water) as store:
-        racked = Racked(
-            rack,
-            update.bmcs,
-            update.addresses,
-            store,
-            building,
-            pause=rig.pause,
-            plan=update.plan,
-        )
-        if refused := await racked.find_refusals(unit, "On"):
-            return refused
-        failed = await racked.act(unit, "On")
-        return () if failed is None else (failed,)
 
 
 def test_a_wet_tray_gets_no_power_from_a_person_a_retry_a_cold_reboot_or_a_new_process(

@@ -45,6 +45,7 @@ class RackView:
     refused: Mapping[str, str] = field(default_factory=dict)  # tray: why it gets no power
     running: Mapping[str, str] = field(default_factory=dict)  # unit: a flash, or that nobody knows
     powered: Mapping[str, str] = field(default_factory=dict)  # switch that must get none: why
+    strange: Mapping[str, str] = field(default_factory=dict)  # unit that is not the planned one
     building: str = ""  # what its sensors do not say: that the rack is dry
 
 
@@ -70,15 +71,8 @@ def decide_reboot(view: RackView, log: ActLog, now: float) -> Next:
 def _go_down(view: RackView, log: ActLog, now: float) -> Next:
     """Hosts off with a policy that keeps them off, shelves off, and silence for long enough."""
     if not any(log.count(f"shelf-Off:{name}") for name in view.shelves):
-        if (held := _find_powered(view)) is not None:
+        if (held := _find_held(view, log, now)) is not None:
             return held
-        if view.running:
-            unit, why = next(iter(view.running.items()))
-            if not log.noted("busy"):
-                return note("busy", str(now))
-            if now - float(log.note("busy")) > BUSY_MAX_S:
-                return fail(Reason.BUSY, f"{unit}: {why}")
-            return wait(f"{unit}: {why}")
         for name in view.trays:
             if (step := _rest_tray(name, view, log, now)) is not None:
                 return step
@@ -97,6 +91,21 @@ def _go_down(view: RackView, log: ActLog, now: float) -> Next:
     if now - float(log.note("silent")) < DISCHARGE_S:
         return wait("for the charge to go")
     return note("dark", "every BMC was silent for long enough")
+
+
+def _find_held(view: RackView, log: ActLog, now: float) -> Next | None:
+    """Return what keeps the rack from going down: what would not come back, a flash, a switch."""
+    for name, why in () if log.has_begun() else view.strange.items():
+        return fail(Reason.NOT_EXPECTED, f"{name}: {why}")  # it would get no power again
+    if (held := _find_powered(view)) is not None:
+        return held
+    for unit, why in view.running.items():
+        if not log.noted("busy"):
+            return note("busy", str(now))
+        if now - float(log.note("busy")) > BUSY_MAX_S:
+            return fail(Reason.BUSY, f"{unit}: {why}")
+        return wait(f"{unit}: {why}")
+    return None
 
 
 def _find_powered(view: RackView) -> Next | None:

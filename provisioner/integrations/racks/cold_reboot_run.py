@@ -12,6 +12,7 @@ from provisioner.integrations.racks.campaign import Act, ActKind
 from provisioner.integrations.racks.cold_reboot import RackView, decide_reboot
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.membership import UnitReading, find_misplaced
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.update_guard import judge_drain
@@ -111,8 +112,8 @@ class ColdReboot:
                     refused.setdefault(unit.name, one.detail)
         power = {name: readings[name].power for name in answering}
         shelves = self._units(Kind.POWER_SHELF)
-        told = await wait_all(self._read_shelf(unit) for unit in shelves)
-        power |= {name: state for name, state in told if state in ("On", "Off")}
+        told = dict(await wait_all(self._read_shelf(unit) for unit in shelves))
+        power |= {name: one.power for name, one in told.items() if one.power in ("On", "Off")}
         down = self.log.of(self.key)
         begun = any(down.count(f"shelf-Off:{u.name}") for u in shelves)
         return RackView(
@@ -125,6 +126,7 @@ class ColdReboot:
             refused=refused,
             running={} if begun else await self._find_running(placed),
             powered=self._find_powered(known, power, begun=begun),
+            strange=self._find_strange({n: readings[n] for n in answering} | told),
             building=self._ask_building(known),
         )
 
@@ -147,17 +149,24 @@ class ColdReboot:
                 found[unit.name] = f"its power is {power.get(unit.name, 'unread')}"
         return found
 
+    def _find_strange(self, readings: Mapping[str, UnitReading]) -> Mapping[str, str]:
+        """Return the units that answered and are not what the plan has there, with the reason."""
+        found: dict[str, str] = {}
+        for unit in (u for u in self.rack.units if u.name in readings):
+            for one in find_misplaced(self.update.plan, self.rack.name, readings, unit):
+                found.setdefault(unit.name, one.detail)
+        return found
+
     def _ask_building(self, known: Mapping[str, UnitWater]) -> str:
         assert self._racked is not None
         name = f"{BUILDING}{self.rack.name}"
         state, why = self._racked.judge(known).get(name, (WaterState.DRY, ""))
         return "" if state is WaterState.DRY else f"{name} is {state}: {why}"
 
-    async def _read_shelf(self, unit: PlannedUnit) -> tuple[str, str]:
+    async def _read_shelf(self, unit: PlannedUnit) -> tuple[str, UnitReading]:
         if unit.name not in self.update.addresses:
-            return unit.name, "Unknown"
-        reading = await read_unit(self.update.bmcs, self.update.addresses[unit.name])
-        return unit.name, reading.power
+            return unit.name, UnitReading(None, unread="no address is planned")
+        return unit.name, await read_unit(self.update.bmcs, self.update.addresses[unit.name])
 
     async def _read_policies(self, answering: set[str]) -> Mapping[str, str]:
         policies: dict[str, str] = {}

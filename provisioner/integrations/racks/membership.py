@@ -107,6 +107,8 @@ def find_misplaced(
         if tray and not found and not _collect(reading.places, "slot"):
             detail = "nothing states where it sits: neither a cable cartridge nor a GPU"
             found = [_hold(Reason.CANNOT_TELL, unit, detail, "Make its cartridge readable.")]
+    if not found and reading is not None and unit.kind is Kind.POWER_SHELF:
+        found = list(_find_half(unit, reading))
     units = tuple(_judge_unit(rack, u, readings.get(u.name), owners) for u in rack.units)
     found += [one for names, one in _judge_together(rack, units) if unit.name in names]
     return tuple(found)
@@ -133,8 +135,21 @@ def _find_faults(
 ) -> Iterator[Blocker]:
     strange = list(_find_strange(unit, reading))
     yield from strange
-    if not strange and reading is not None and unit.kind is not Kind.POWER_SHELF:
+    if strange or reading is None:
+        return
+    if unit.kind is Kind.POWER_SHELF:
+        yield from _find_half(unit, reading)
+    else:
         yield from _find_displaced(rack, unit, reading, owners)
+
+
+def _find_half(unit: PlannedUnit, reading: UnitReading) -> Iterator[Blocker]:
+    """Yield that a shelf answered half: what its other supplies give, nobody knows."""
+    silent = sum(one is Supply.UNKNOWN for one in reading.supplies)
+    if 0 < silent < len(reading.supplies):
+        detail = f"{silent} of its {len(reading.supplies)} power supplies do not say whether"
+        remedy = "Look at the shelf, and read it again."
+        yield _hold(Reason.CANNOT_TELL, unit, f"{detail} they are on", remedy)
 
 
 def _find_strange(unit: PlannedUnit, reading: UnitReading | None) -> Iterator[Blocker]:

@@ -32,6 +32,7 @@ class ShelfFaults:
     reads_apply_onreset: bool = False
     wrong_flash: bool = False  # a push lands in the flash that runs
     silent: bool = False
+    half: bool = False  # every second supply is listed and answers 404
 
 
 class Shelf:
@@ -188,6 +189,8 @@ class Shelf:
         first = 1 if self.delta else 0
         list_members(tree, listed, [str(n - 1 + first) for n in self.supplies])
         for n in self.supplies:
+            if self.faults.half and n % 2 == 0:
+                continue
             on = self.power[n] == "On"
             state = {"PowerState": on} if not self.delta else {}
             oem = {"Oem": {"deltaenergysystems": {"Power": on}}} if self.delta else {}

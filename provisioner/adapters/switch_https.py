@@ -28,6 +28,7 @@ from provisioner.adapters.bounded_http import (
     own_url,
     port_error,
     time_limit,
+    unwatched,
 )
 from provisioner.ports import (
     AccountLocked,
@@ -72,6 +73,7 @@ class SwitchHttps:
         self._clock = clock
         self._lines: dict[str, _Line] = {}
         self._kept: aiohttp.ClientSession | None = None
+        self._reads: aiohttp.ClientSession | None = None  # the connections of `_kept`
         self._fresh: aiohttp.ClientSession | None = None
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply:
@@ -91,10 +93,10 @@ class SwitchHttps:
         return reply
 
     async def close(self) -> None:
-        for session in (self._kept, self._fresh):
+        for session in (self._reads, self._kept, self._fresh):
             if session is not None:
                 await session.close()
-        self._kept = self._fresh = None
+        self._reads = self._kept = self._fresh = None
 
     def _admit(self, line: _Line, switch: SwitchAddress) -> None:
         if line.refused == (switch.username, switch.secret):
@@ -116,7 +118,9 @@ class SwitchHttps:
                 sent = call.body
                 options["data"] = sent if isinstance(sent, bytes) else json.dumps(sent).encode()
             tls = self._trust.option(switch.url, switch.pin, insecure=False)
-            session = self._session(keep_alive=safe)
+            session = self._session(safe=safe)
+            if safe:
+                attempt.leave()  # a read needs no record of whether it was sent
             bounded = BoundedSession(session, tls, attempt, call.size_max_bytes)
             async with bounded.request(call.method, url, **options) as answer:
                 body = await answer.read()
@@ -127,12 +131,13 @@ class SwitchHttps:
         note_heard(switch.url, None)
         return Reply(answer.status, first_of_each(answer.headers.items()), body)
 
-    def _session(self, *, keep_alive: bool) -> aiohttp.ClientSession:
-        if self._kept is None or self._fresh is None:
+    def _session(self, *, safe: bool) -> aiohttp.ClientSession:
+        if self._reads is None or self._fresh is None:
             shrink_tls_buffers()
             self._kept = open_session(per_host=READS_MAX, keep_alive=True)
+            self._reads = unwatched(self._kept)
             self._fresh = open_session(per_host=1, keep_alive=False)
-        return self._kept if keep_alive else self._fresh
+        return self._reads if safe else self._fresh
 
 
 def _headers(switch: SwitchAddress, call: Call) -> dict[str, str]:

@@ -31,6 +31,7 @@ YOUNG_MAX = 10_000
 GROWN_MIN = 200_000
 # Answers that are worked on in one turn of the loop, each for a millisecond.
 TURNS_MAX = 24
+YOUNGER, OLDEST = 1, 2  # generations of objects
 # All that a daemon may open; more would only make tools slow that close every number one by one.
 OPEN_FILES_MAX = 65_536
 TLS_BUFFER_BYTES = 16 * 1024  # one TLS record (RFC 8446 section 5.1), the useful minimum
@@ -131,8 +132,8 @@ def exempt_heap() -> None:
         gc.callbacks.append(exempt_growth)
 
 
-def _exempt_rest() -> None:
-    gc.collect()
+def _exempt_rest(generation: int = OLDEST) -> None:
+    gc.collect(generation)
     gc.freeze()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # other C libraries have none
         trim(0)
@@ -151,8 +152,8 @@ def exempt_growth(phase: str, collection: dict[str, int]) -> None:
 async def exempt_heap_daily() -> None:
     """Exempt modules and the matrix at once, what a growing fleet adds, and all of it each day.
 
-    What was exempt already is not walked again a minute after the start, when a large fleet is
-    still being read: that stopped every thread for seconds. Never ends. A process that starts many
+    A minute after the start only young objects are walked: a large fleet is still being read, and
+    to walk all of it stops every thread for seconds. Never ends. A process that starts many
     loops, as tests do, pays for none of it: a collection of everything that exists takes 0.4 s
     where modules and tests fill half a gigabyte.
     """
@@ -160,7 +161,7 @@ async def exempt_heap_daily() -> None:
     gc.callbacks.append(exempt_growth)
     try:
         await asyncio.sleep(SETTLED_S)
-        _exempt_rest()
+        _exempt_rest(YOUNGER)
         while True:
             await asyncio.sleep(DAY_S)
             exempt_heap()

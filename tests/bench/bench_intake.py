@@ -106,7 +106,7 @@ class Figures:
 class Sent:
     """What left this process."""
 
-    requests: list[tuple[str, str]] = field(default_factory=list)  # method, URL
+    requests: list[tuple[str, Any]] = field(default_factory=list)  # method, URL
     handshakes: int = 0
 
 
@@ -117,7 +117,7 @@ def note_sent() -> Iterator[Sent]:
     request, wrap = aiohttp.ClientSession._request, ssl.SSLContext.wrap_bio
 
     def note(session: Any, method: str, url: Any, **options: Any) -> Any:
-        sent.requests.append((method, str(url)))
+        sent.requests.append((method, url))  # its text costs more than the rest of this
         return request(session, method, url, **options)
 
     def count(
@@ -139,7 +139,8 @@ async def repeat_bare(
     """Send the same again by a bare client; return what it sent, and its CPU seconds."""
     paths: dict[str, list[str]] = {}
     origins = {url.rstrip("/"): name for name, url in endpoints.items()}
-    for method, url in sent.requests:
+    for method, asked in sent.requests:
+        url = str(asked)
         origin = str(URL(url).origin())
         if origin in origins:
             place = url.removeprefix(origin) if method == "GET" else ROOTS["/" in origins[origin]]

@@ -47,6 +47,29 @@ def test_what_was_measured_is_written_with_its_date_and_the_rest_stays(bench: An
     assert second[event] == ["not run", ""]
 
 
+def test_a_run_made_before_is_taken_by_its_last_line(bench: Any, tmp_path: Path, capsys: Any):
+    said = tmp_path / "scale-out.log"
+    said.write_text('made 8 nodes\n{"share_of_3": 0.35, "reached": true}\n')
+
+    code = bench.main(["--only", "daemons", "--dry", "--told", f"daemons={said}"])
+
+    assert code == 0
+    assert '"ratios": {"daemons": 0.35}' in capsys.readouterr().out
+
+
+def test_of_several_runs_the_median_counts(bench: Any, monkeypatch: pytest.MonkeyPatch):
+    said = iter(['{"a": 3.0}', '{"a": 9.0}', '{"a": 2.0}'])
+    run = "import sys; print(sys.argv[1])"
+    popen = bench.subprocess.Popen
+
+    def one(_command: list[str], **how: Any) -> Any:
+        return popen([bench.sys.executable, "-c", run, next(said)], **how)
+
+    monkeypatch.setattr(bench.subprocess, "Popen", one)
+
+    assert bench.measure(bench.Ratio("x", "", "idle", (), "a", 1.0, times=3)) == 3.0
+
+
 def test_a_benchmark_without_the_figure_gives_none(bench: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bench.sys, "executable", "/bin/echo")
 

@@ -31,7 +31,8 @@ YOUNG_MAX = 10_000
 GROWN_MIN = 200_000
 # Answers that are worked on in one turn of the loop, each for a millisecond.
 TURNS_MAX = 24
-YOUNGER, OLDEST = 1, 2  # generations of objects
+YOUNGER = 1  # generations of objects
+OLDEST = 2
 # All that a daemon may open; more would only make tools slow that close every number one by one.
 OPEN_FILES_MAX = 65_536
 TLS_BUFFER_BYTES = 16 * 1024  # one TLS record (RFC 8446 section 5.1), the useful minimum

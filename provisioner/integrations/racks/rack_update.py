@@ -279,6 +279,7 @@ class Hands:
         """Add what else the shelf's rack shows: every other supply, and every host."""
         units = self._units(act)
         bad: list[str] = []
+        unread: list[str] = []
         for _, unit in (pair for pair in units if pair[1].kind is Kind.POWER_SHELF):
             if unit.name not in self.update.addresses:
                 bad.append(f"{unit.name}: no address is planned")
@@ -288,12 +289,14 @@ class Hands:
             expected = unit.supplies or 0
             if reading.unread or off or len(reading.supplies) < expected:
                 bad.append(f"{unit.name}: {reading.unread or 'not every supply is on'}")
+            unread += [f"{unit.name}: {reading.unread}"] if reading.unread else []
             bad += [f"{unit.name}: supply {one} is not well" for one in reading.supplies_ill]
         trays = [unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY]
         power = {name: self._power(name) for name in trays}
         on = tuple(name for name, state in power.items() if state == "On")
         read = set(power.values()) <= {"On", "Off"}
-        return replace(view, supplies_bad=tuple(bad), hosts_on=on if read else None)
+        hosts_on = on if read else None
+        return replace(view, supplies_bad=tuple(bad), unread=tuple(unread), hosts_on=hosts_on)
 
     # --- the domain
 

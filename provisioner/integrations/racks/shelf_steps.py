@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from provisioner.integrations.racks.update_log import ActLog
 from provisioner.integrations.racks.update_packages import Package, find_missed
 from provisioner.integrations.racks.update_steps import (
+    BACK_MAX_S,
     POWER_MAX_S,
     PUSH_MAX_S,
     Do,
@@ -42,6 +43,7 @@ class ShelfView:
     targets: Sequence[str] | None = None  # None: it offers no choice of what is written
     versions: Mapping[str, str] = field(default_factory=dict)
     supplies_bad: Sequence[str] = ()  # of the whole rack: off, ill, or unread
+    unread: Sequence[str] = ()  # shelves and hosts of the rack that gave no answer just now
     hosts_on: Sequence[str] | None = None  # of the whole rack; None: not all were read
     task: TaskSeen = _UNSEEN
     tasks: int | None = None
@@ -49,6 +51,7 @@ class ShelfView:
 
 
 SHELF_BACK_S = 600.0
+_READING = ("unread", "read")
 SECOND_FLASH = "FW_PMC_alt"  # docs.nvidia.com, nvfwupd guide: Delta's shelf lists both
 
 
@@ -150,12 +153,16 @@ def decide_supply(package: Package, number: int, view: ShelfView, log: ActLog, n
 
 def _clear_rack(view: ShelfView, log: ActLog, now: float) -> Next | None:
     """Return what has to be so before a supply goes out: all others well, and no host on."""
+    if view.unread or view.hosts_on is None:
+        return _await_reading(
+            (*view.unread, "not every host of the rack could be read")[0], log, now
+        )
+    if log.last_note(_READING) == "unread":
+        return note("read")
     if view.supplies_bad:
         return fail(
             Reason.PRECONDITION, f"{view.supplies_bad[0]}: no other one may go out beside it"
         )
-    if view.hosts_on is None:
-        return fail(Reason.CANNOT_TELL, "not every host of the rack could be read")
     if view.hosts_on:  # its domain is drained: nobody uses them
         if log.count("hosts-off") and log.since("hosts-off", now) < POWER_MAX_S:
             return wait(f"for {view.hosts_on[0]} to be off")
@@ -163,6 +170,15 @@ def _clear_rack(view: ShelfView, log: ActLog, now: float) -> Next | None:
             return send("hosts-off")
         return fail(Reason.PRECONDITION, f"the rack is loaded: {view.hosts_on[0]} stays on")
     return None
+
+
+def _await_reading(unread: str, log: ActLog, now: float) -> Next:
+    """One answer that is lost ends nothing: another client may have the BMC's connections."""
+    if log.last_note(_READING) != "unread":
+        return note("unread", str(now))
+    if now - float(log.note("unread")) < BACK_MAX_S:
+        return wait(unread)
+    return fail(Reason.CANNOT_TELL, unread)
 
 
 def _choose_supply(ident: str, view: ShelfView, log: ActLog) -> Next:

@@ -92,7 +92,7 @@ bench: setup ## one benchmark: NAME=intake, ARGS for it; without NAME the list; 
 	@$(if $(NAME),$(VENV)/bin/python tests/bench/bench_$(subst -,_,$(NAME)).py $(ARGS),for name in $(BENCHES); do \
 		sed -n "1s/^\"*/$$name: /p" tests/bench/bench_$$(echo $$name | tr - _).py; done)
 
-UPGRADES := $(addprefix tests/store/,test_live_upgrade.py test_live_upgrade_postgres.py test_way_back.py test_rolling_upgrade.py)
+UPGRADES := $(addprefix tests/store/,test_live_upgrade.py test_live_upgrade_postgres.py test_way_back.py test_rolling_upgrade.py test_shared_duties.py)
 SOAK_simulation := SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 -m "" --hypothesis-profile=soak tests/simulation tests/planning/test_planner_properties.py
 SOAK_campaigns := $(VENV)/bin/python tests/planning/campaign_soak.py
 SOAK_ports := $(VENV)/bin/python tests/simulation/soak_ports.py

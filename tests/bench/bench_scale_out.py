@@ -239,6 +239,23 @@ def bench(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
 
 
+def plot(found: dict[str, Any]) -> dict[str, Any]:
+    """The line of docs/figures.jsonl, which the page of plots is drawn from."""
+    counts = [int(count) for count in found["looks"]]
+    return {
+        "plot": f"Several daemons: the watch of {found['nodes']:,} nodes",
+        "command": f"make bench NAME=scale-out, load {found['load']}",
+        "taken": time.strftime("%Y-%m-%d"),
+        "x": "daemons",
+        "at": [str(count) for count in counts],
+        "y": "CPU for a look, of one alone",
+        "lines": {
+            "the busiest daemon": [found[f"share_of_{count}"] for count in counts],
+            "an equal part": [round(1 / count, 3) for count in counts],
+        },
+    }
+
+
 def main() -> int:
     """Print the figures and the JSON; exit code 1 if three daemons do not share enough."""
     ask = argparse.ArgumentParser(description=__doc__)
@@ -264,6 +281,7 @@ def main() -> int:
         found = {**this_machine.told(), **rounded(bench(asked, Path(folder)))}
     for name, value in found.items():
         say(f"{name:>22}  {value}")
+    say(json.dumps(plot(found)))
     say(json.dumps(found))
     return 0 if found["reached"] else 1
 

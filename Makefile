@@ -12,7 +12,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-for test-all test-long test-ha tutorial audit lint lint-quick lint-slow docs format bench soak lock chart-lock \
+.PHONY: help setup demo test test-ci test-for test-all test-long test-ha tutorial audit lint lint-quick lint-slow docs format bench soak lock chart-lock \
 	terraform-lock client-lock fuzz-lock image-lock clean image image-check image-test vm-test conformance need-schemas \
 	screenshots wheel release
 
@@ -37,7 +37,10 @@ demo: setup ## the whole journey on a simulated site, three to four minutes; ARG
 test-for: setup ## the tests that reach changed files, by the import graph: FILES="provisioner/…", or what git sees changed
 	@$(VENV)/bin/python .ci/test_for.py $(FILES) $(if $(ARGS),-- $(ARGS))
 
-test: setup ## run the tests, last line JSON; ARGS are pytest's (ARGS="-k planner -x")
+test: setup ## run the tests but for CI's slow ones, last line JSON; or those of ARGS (ARGS="-k planner -x")
+	$(VENV)/bin/pytest --forks $(WORKERS) --json-line $(or $(ARGS),-m "not slow and not long")
+
+test-ci: setup ##- run what CI runs: the tests, and those of browsers, routers, hosts, wheels and many deaths
 	$(VENV)/bin/pytest --forks $(WORKERS) --json-line $(ARGS)
 
 test-all: setup ##- install the Debian packages that tests need (root), then run the tests and the long ones

@@ -23,6 +23,7 @@ from typing import Any
 import cpu_durations
 import forked_runs
 import pytest
+import slow_tests
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -119,6 +120,12 @@ class JsonLine:
         sys.stdout.write(json.dumps(line) + "\n")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks at marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow folders."""
+    slow_tests.mark_folders(items)
+
+
 def pytest_collection(session: pytest.Session) -> None:
     """Let the collector of garbage rest: each worker imports and collects some 15,000 tests."""
     gc.disable()
@@ -157,8 +164,10 @@ def cause_of(reason: str) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """End with how many tests were left out for want of what, and what installs it."""
+    """End with how many tests were left out for want of what, and what installs or runs them."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = [r.longrepr[2] if isinstance(r.longrepr, tuple) else str(r.longrepr) for r in skipped]
     for cause, count in Counter(map(cause_of, reasons)).most_common():
         terminalreporter.write_line(f"{count} tests were skipped for want of {REMEDIES[cause]}")
+    for line in slow_tests.tell_left_out(terminalreporter.stats.get("deselected", [])):
+        terminalreporter.write_line(line)

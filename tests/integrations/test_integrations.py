@@ -152,6 +152,7 @@ def test_a_bare_daemon_imports_no_integration_beyond_its_registration_and_its_ro
     assert not acting & set(loaded)
 
 
+@pytest.mark.slow
 def test_a_strangers_wheel_is_asked_only_once_it_is_switched_on(installed: Path) -> None:
     path = str(installed)
 
@@ -165,6 +166,7 @@ def test_a_strangers_wheel_is_asked_only_once_it_is_switched_on(installed: Path)
     assert on[1:] == ["closed"]
 
 
+@pytest.mark.slow
 def test_a_strangers_command_is_found_by_its_name_and_stands_in_no_help(installed: Path) -> None:
     program = [sys.executable, "-m", "provisioner"]
 

@@ -58,6 +58,7 @@ def check_recorded(recorder: PairRecorder) -> Verdict:
     return check_journal(run(recorder.record(ACTS)), len(TENANTS))
 
 
+@pytest.mark.slow
 def test_every_entry_of_journals_of_two_daemons_is_a_step_of_the_model() -> None:
     taken: set[str] = set()
     for seed in range(SEEDS_MAX):

@@ -69,6 +69,7 @@ def test_no_state_of_the_finer_model_violates_the_invariant(size: Size) -> None:
     assert "give up" in outcome.actions
 
 
+@pytest.mark.slow
 def test_every_entry_of_recorded_journals_is_a_step_of_the_model() -> None:
     taken: set[str] = set()
     for seed in range(SEEDS_MAX):  # which acts a life meets changes with every line of the product

@@ -14,6 +14,7 @@ from judging_mutants import KILLED, NOT_RUN, OUT_OF_TIME, SURVIVED, find_targets
 from mutant_table import EQUIVALENT, TABLE, Row
 from mutations import mutate
 from run_mutants import ROOT, judge_results, judge_row
+from slow_tests import is_slow
 
 DOOR = '''
 """A door that is planted for the probe."""
@@ -162,6 +163,13 @@ def test_every_function_and_every_test_of_the_table_exists() -> None:
     for row in TABLE:
         assert find_targets(row.targets)
         assert [t for t in row.tests if not (ROOT / t).exists()] == []
+
+
+def test_no_row_rests_on_a_test_that_make_test_leaves_to_ci() -> None:
+    tests = {ROOT / name for row in TABLE for name in row.tests}
+    marked = [str(t) for t in tests if is_slow(t) or "mark.slow" in t.read_text()]
+
+    assert marked == []
 
 
 def test_every_equivalent_mutant_is_still_made_and_says_why() -> None:

@@ -16,6 +16,8 @@ from confined_site import NOBODY, Left, journey, may_run, remove
 
 SHORT = 6  # bytes: a secret that is shorter than that would be found by chance
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def left() -> Iterator[Left]:

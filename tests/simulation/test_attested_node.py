@@ -127,6 +127,7 @@ async def certificate_of(world: World, node: Node) -> Certificate | None:
     )
 
 
+@pytest.mark.slow
 def test_an_honest_node_is_certified_and_one_with_a_lying_root_of_trust_beside_it_never_is(
     tmp_path: Path, witness: Witness
 ) -> None:

@@ -102,6 +102,7 @@ def test_no_reading_of_ports_erases_a_tenants_disks(shown: str) -> None:
     branch(serve, live)
 
 
+@pytest.mark.slow
 def test_a_person_decides_of_each_node_and_a_leaf_that_is_right_again_cost_nobody_any_data() -> (
     None
 ):

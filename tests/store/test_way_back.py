@@ -156,6 +156,7 @@ def older(place: Place) -> Callable[[str], str]:
     return play
 
 
+@pytest.mark.slow
 def test_the_older_program_goes_on_with_its_operations_after_the_way_back(
     place: Place, older: Callable[[str], str]
 ) -> None:

@@ -37,6 +37,35 @@ class Rig(RackSite):
         return [f"{e.unit}: {e.detail}" for e in self.rack.find("violation")]
 
 
+def find_overlaps(rig: Rig) -> list[str]:
+    """Return what overlapped on the simulated rack and may not: by its log and its own times.
+
+    A shelf's write beside anything in the rack, two shelves, and a restart of a switch while the
+    control plane is made. What one unit may not do twice is the simulator's "violation".
+    """
+    times = rig.rack.times
+    takes = {"push": times.push, "aux": times.bmc_back, "switch reboot": times.nvos_boot}
+    takes |= {"push by bmc": times.push, "controller started": times.configure}
+    takes |= {"job fetch": times.job, "job install": times.job}
+    shelves = {unit["name"] for unit in rig.units if unit["kind"] == "power-shelf"}
+    spans = [
+        (e.at, e.at + (times.shelf_push if e.unit in shelves else takes[e.what]), e)
+        for e in rig.rack.log
+        if e.what in takes
+    ]
+    found = []
+    for begin, end, one in spans:
+        for other_begin, _, other in spans:
+            if other is one or not begin <= other_begin < end:
+                continue
+            shelf = one.unit in shelves or other.unit in shelves
+            same = one.unit == other.unit
+            cluster = one.what == "controller started" and other.what == "switch reboot"
+            if (shelf and not same) or cluster:
+                found.append(f"{other.what} of {other.unit} during {one.what} of {one.unit}")
+    return found
+
+
 def make(tmp_path: Path, targets: dict[str, dict[str, str]], **counts: int) -> Rig:
     shape = {"trays": 1, "switches": 1, "shelves": 1} | counts
     return Rig(tmp_path, targets=targets, **shape)
@@ -52,6 +81,7 @@ def finish(rig: Rig) -> None:
     outcome, hands = run(rig)
     assert outcome.finished, (outcome, hands.why)
     assert rig.violations() == []
+    assert find_overlaps(rig) == []
 
 
 def held(rig: Rig) -> tuple[str, str]:

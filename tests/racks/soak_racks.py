@@ -1,12 +1,15 @@
 """Searches for faults of racks that take longer than a suite.
 
     make soak NAME=racks ARGS="water 10000000"      steps over the gate and the latch, no breach
+    make soak NAME=racks ARGS="wires 5000"          acts at a simulated rack's wires, no breach
     make soak NAME=racks ARGS="healthy 100"         whole racks, each with timings of its own
     make soak NAME=racks ARGS="mixed 50"            whole racks of mixed versions, with 200 deaths
+    make soak NAME=racks ARGS="trees FOLDER 2000"   recorded trees, each with 2,000 spoilt values
 
-`water`: 7.4's A1 without the wires; `healthy`: A8, a rack of 18 trays, 9 switches and 8 shelves;
-`mixed`: A3, such racks whose units begin with other versions, and processes that die at random
-writes. The last line is JSON; the exit code is 1 if anything was found.
+`water`: 7.4's A1 without the wires, `wires`: with them; `healthy`: A8, a rack of 18 trays, 9
+switches and 8 shelves; `mixed`: A3, such racks whose units begin with other versions, and processes
+that die at random writes; `trees`: A10, of a folder with NAME/redfish/v1/.../index.json. The last
+line is JSON; the exit code is 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mutated_trees import find_crashes, load_trees, read
 from rack_rig import Rig
 from water_walk import TRAYS, Walk
+from wires_walk import WiresWalk
 
 from provisioner.integrations.demo.rack_site import AFTER_NVOS, NEW, OLD, TARGETS
 from provisioner.integrations.sim.racks.rack import Times
@@ -32,6 +37,7 @@ FULL = {"trays": 18, "switches": 9, "shelves": 8}
 DEATHS = 200
 SWITCHED_MAX = 3  # deaths among hosts that are switched: after five in one act a person looks
 PART = 100_000
+ACTS = 500  # of one rack
 
 
 class Died(Exception):
@@ -47,6 +53,19 @@ def walk_water(steps: int) -> dict[str, Any]:
         counts += walk.counts
     wanted = [f"given to {name}" for name in (*TRAYS, "p0")]
     return {"steps": steps, **counts, "found": [n for n in wanted if not counts[n]]}
+
+
+def walk_wires(acts: int) -> dict[str, Any]:
+    """Walk over one rack after the other; a breach raises."""
+    counts: Counter[str] = Counter()
+    for seed in range(-(-acts // ACTS)):
+        with tempfile.TemporaryDirectory() as folder:
+            walk = WiresWalk(Path(folder), seed)
+            walk.run(min(ACTS, acts - seed * ACTS))
+            counts += walk.counts
+        say(f"{(seed + 1) * ACTS} acts, {counts['requests']} requests")
+    wanted = ("Critical", "Unavailable", "deaths", "powered by on")
+    return {"acts": acts, **counts, "found": [name for name in wanted if not counts[name]]}
 
 
 def jitter(rig: Rig, rng: random.Random) -> None:
@@ -158,8 +177,23 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def spoil_trees(folder: str, each: int) -> dict[str, Any]:
+    kinds: dict[str, str] = {}
+    found: list[str] = []
+    count = 0
+    for name, tree in load_trees(Path(folder)).items():
+        reading = read(tree)
+        kinds[name] = f"{reading.kind} {reading.model} {reading.power}"
+        done, wrong = find_crashes(name, tree, each)
+        count += done
+        found += wrong
+        say(f"{name}: {kinds[name]}, {len(wrong)} found")
+    return {"trees": kinds, "spoilt": count, "found": found[:20] or ([] if kinds else ["no tree"])}
+
+
 SEARCHES: Mapping[str, Callable[[int], dict[str, Any]]] = {
     "water": walk_water,
+    "wires": walk_wires,
     "healthy": run_healthy,
     "mixed": run_mixed,
 }
@@ -168,9 +202,12 @@ SEARCHES: Mapping[str, Callable[[int], dict[str, Any]]] = {
 def main() -> int:
     words = sys.argv[1:]
     name = words[0] if words else "water"
-    count = int(words[1]) if len(words) > 1 else 100_000
     begun = time.process_time()
-    figures = SEARCHES[name](count)
+    if name == "trees":
+        folder = words[1] if len(words) > 1 else "."
+        figures = spoil_trees(folder, int(words[2]) if len(words) > 2 else 2_000)
+    else:
+        figures = SEARCHES[name](int(words[1]) if len(words) > 1 else 100_000)
     say(json.dumps({"search": name, **figures, "cpu_s": round(time.process_time() - begun, 1)}))
     return 1 if figures["found"] else 0
 

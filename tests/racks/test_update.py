@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 import pytest
-from rack_rig import AFTER_NVOS, NEW, OLD, TARGETS, Rig, finish, held, make, run
+from rack_rig import AFTER_NVOS, NEW, OLD, TARGETS, Rig, find_overlaps, finish, held, make, run
 
 from provisioner.integrations.racks import update_shelves
 from provisioner.integrations.racks.water import UnitWater, clear_latch
@@ -43,6 +43,18 @@ def test_a_whole_rack_is_written_in_order_and_each_version_is_proved(tmp_path: P
     assert len(cycles) == 2
     assert min(cycles) > max(e.at for e in rig.rack.find("switch reboot"))
     assert min(e.at for e in rig.rack.log if e.unit.startswith("p")) > max(cycles)
+
+
+def test_an_overlap_on_the_rack_is_found_in_its_log(tmp_path: Path) -> None:
+    """`finish` asks it of every rack that ends here."""
+    for first, second in (("p0", "t0"), ("t0", "p0"), ("p0", "p1"), ("s0", "p0")):
+        rig = Rig(tmp_path, trays=1, shelves=2)
+        rig.rack.note(first, "switch reboot" if first == "s0" else "push")
+        rig.rack.advance(200)
+        rig.rack.note(second, "push")
+        assert find_overlaps(rig) != [], (first, second)
+        rig.rack.log[-1] = Event(rig.rack.now + 900, second, "push")
+        assert find_overlaps(rig) == [], (first, second)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -15,14 +15,15 @@ from rack_rig import Rig, ask_for_power, reboot
 
 from provisioner.integrations.racks.update_steps import Do
 from provisioner.integrations.sim.racks.rack import ROOT, Tree
+from provisioner.integrations.sim.racks.shelf import Shelf
 from provisioner.integrations.sim.racks.tray import Tray
 from provisioner.ports import Call
 
 Break = Callable[[Rig], None]
 
 
-def show(tray: Tray, change: Callable[[Tree], None]) -> None:
-    """Let a tray's tree be changed whenever it is built."""
+def show(tray: Tray | Shelf, change: Callable[[Tree], None]) -> None:
+    """Let a unit's tree be changed whenever it is built."""
     build = tray.shown._build
 
     def built() -> Tree:
@@ -126,6 +127,40 @@ def test_a_cold_reboot_of_it_cuts_nothing(
     assert written == []
     assert [rig.tray(f"t{n}").power for n in range(2)] == ["On", "On"]
     assert rig.rack.find("shelf") == []
+
+
+def test_a_tray_that_contradicts_itself_once_writes_have_begun_is_not_cut(tmp_path: Path) -> None:
+    rig, written = bad_rig(tmp_path, lambda _: None)
+    note = rig.wires.before
+    assert note is not None
+
+    def swap_late(url: str, call: Call) -> None:
+        note(url, call)
+        if len(written) == 1:
+            move(rig)
+
+    rig.wires.before = swap_late
+    ended = reboot(rig)
+
+    assert "t1: " in ended.why
+    assert "state slot 27, and the plan has 11" in ended.why
+    assert len(written) >= 1
+    assert rig.rack.find("shelf") == []
+
+
+def test_a_shelf_of_which_no_supply_says_anything_is_not_cut(tmp_path: Path) -> None:
+    def silence(rig: Rig) -> None:
+        def change(tree: Tree) -> None:
+            for path in [p for p in tree if "/PowerSupplies/" in p]:
+                del tree[path]
+
+        show(rig.shelf("p1"), change)
+
+    rig, written = bad_rig(tmp_path, silence)
+    ended = reboot(rig)
+
+    assert "p1 does not say whether it is on" in ended.why
+    assert written == []
 
 
 TRAYS = [each for each in BAD if each[0] is not answer_half]

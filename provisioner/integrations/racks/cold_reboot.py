@@ -95,8 +95,11 @@ def _go_down(view: RackView, log: ActLog, now: float) -> Next:
 
 def _find_held(view: RackView, log: ActLog, now: float) -> Next | None:
     """Return what keeps the rack from going down: what would not come back, a flash, a switch."""
-    for name, why in () if log.has_begun() else view.strange.items():
+    for name, why in view.strange.items():
         return fail(Reason.NOT_EXPECTED, f"{name}: {why}")  # it would get no power again
+    for name in (n for n in view.shelves if n not in view.power):
+        why = "does not say whether it is on: nobody could tell that it went off"
+        return fail(Reason.CANNOT_TELL, f"{name} {why}")
     if (held := _find_powered(view)) is not None:
         return held
     for unit, why in view.running.items():

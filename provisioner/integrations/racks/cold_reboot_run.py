@@ -126,7 +126,7 @@ class ColdReboot:
             refused=refused,
             running={} if begun else await self._find_running(placed),
             powered=self._find_powered(known, power, begun=begun),
-            strange=self._find_strange({n: readings[n] for n in answering} | told),
+            strange=self._find_strange({**readings, **told}),
             building=self._ask_building(known),
         )
 
@@ -152,8 +152,9 @@ class ColdReboot:
     def _find_strange(self, readings: Mapping[str, UnitReading]) -> Mapping[str, str]:
         """Return the units that answered and are not what the plan has there, with the reason."""
         found: dict[str, str] = {}
-        for unit in (u for u in self.rack.units if u.name in readings):
-            for one in find_misplaced(self.update.plan, self.rack.name, readings, unit):
+        answered = {name: one for name, one in readings.items() if not one.unread}
+        for unit in (u for u in self.rack.units if u.name in answered):
+            for one in find_misplaced(self.update.plan, self.rack.name, answered, unit):
                 found.setdefault(unit.name, one.detail)
         return found
 

@@ -121,6 +121,30 @@ def test_a_package_that_proves_another_version_than_the_release_is_refused() -> 
             fill_targets(asked, MATRIX, GB300)
 
 
+@pytest.mark.parametrize(
+    ("versions", "fine"),
+    [
+        ({"FW_PMC_*": ["3.2.4"]}, True),
+        ({"PMC": ["3.2.4"]}, True),  # another maker's word for it
+        ({"FW_*": ["3.2.3"]}, False),  # it stands for all that the release pins
+        ({"FW_PSU_1": ["3.2.3"]}, False),
+        ({"PMC": ["3.2.3"]}, False),
+    ],
+)
+def test_a_package_that_does_not_prove_what_the_release_pins_is_refused(
+    versions: dict[str, list[str]], fine: bool
+) -> None:
+    """Else a unit that runs something else would count as one that runs the release."""
+    file = {"file": "a", "sha256": "0" * 64}
+    pmc = {"pmc": {"files": [file], "versions": versions}}
+    asked = ask(targets={"power-shelf": {}}, packages={"power-shelf": pmc})
+    if fine:
+        assert fill_targets(asked, MATRIX, GB300, [DELTA])[0].targets[Kind.POWER_SHELF]["pmc"]
+        return
+    with pytest.raises(InputError, match=r"pins 3\.2\.4"):
+        fill_targets(asked, MATRIX, GB300, [DELTA])
+
+
 def plan(tmp_path: Path, campaign: dict[str, Any], *words: str) -> Result:
     rig = Rig(tmp_path, targets={}, trays=1, switches=1, shelves=1)
     racks = tmp_path / "racks.yaml"

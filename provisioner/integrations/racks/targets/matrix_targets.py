@@ -142,7 +142,7 @@ def fill_targets(
     """Return a campaign whose named kinds have the release's targets, and what that leaves open.
 
     What the file states itself stays. Raises InputError where its packages prove another version
-    than the release pins.
+    than the release pins, or do not prove that one.
     """
     told = find_targets(matrix, release, profiles, asked.targets)
     targets = {kind: dict(components) for kind, components in asked.targets.items()}
@@ -159,13 +159,19 @@ def _check_package(asked: CampaignFile, target: Target, release: str) -> None:
         target.version,
     }:
         return  # the file has a target of its own
+    where = f"packages.{target.kind}.{target.component}.versions"
+    remedy = "Take that release's package, or write the target yourself."
+    said = package.versions.items()
     for pattern, pinned in target.versions.items():
-        for ident, allowed in package.versions.items():
-            if (fnmatchcase(ident, pattern) or ident == pattern) and not set(allowed) & set(pinned):
-                where = f"packages.{target.kind}.{target.component}.versions.{ident}"
+        for ident, allowed in said:
+            same = fnmatchcase(ident, pattern) or fnmatchcase(pattern, ident)
+            if same and not set(allowed) & set(pinned):
                 problem = f"{release} pins {' or '.join(pinned)}"
-                remedy = "Take that release's package, or write the target yourself."
-                raise InputError(where, ", ".join(allowed), problem, remedy)
+                raise InputError(f"{where}.{ident}", ", ".join(allowed), problem, remedy)
+    main = next(iter(target.versions.values()))
+    if not any(set(allowed) & set(main) for _, allowed in said):  # a maker may spell ids otherwise
+        problem = f"{release} pins {' or '.join(main)}, and nothing here proves it"
+        raise InputError(where, ", ".join(package.versions), problem, remedy)
 
 
 def draft_campaign(release: str, targets: Targets) -> Iterator[str]:

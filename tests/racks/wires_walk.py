@@ -25,7 +25,7 @@ TRAYS = ("t0", "t1", "t2")
 DEATH = 0.05  # of each write, before it or after it
 
 
-class Died(Exception):
+class Died(BaseException):
     """The process is gone."""
 
 

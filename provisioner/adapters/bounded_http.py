@@ -103,6 +103,13 @@ class _Connector(aiohttp.TCPConnector):
             return bare_context()
         return super()._get_ssl_context(req)
 
+    def close_resting(self, host: str | None, port: int | None, keep: int) -> None:
+        """Close connections to a host that nobody uses now, but `keep` (nor is `_conns` public)."""
+        for key, resting in getattr(self, "_conns", {}).items():
+            if (key.host, key.port) == (host, port):
+                while len(resting) > keep:
+                    resting.popleft()[0].close()  # the one that rests longest
+
 
 class AnyFingerprint(aiohttp.Fingerprint):
     """Accepts any of several certificates: before and after a device exchanged its own."""
@@ -260,6 +267,13 @@ def open_session(
         trace_configs=[departures()],
         headers={"User-Agent": "provisioner"},
     )
+
+
+def close_resting(session: aiohttp.ClientSession, url: str, *, keep: int) -> None:
+    """Close what a session holds open to a host and nobody uses now, but `keep` of them."""
+    where = URL(url)
+    if isinstance(session.connector, _Connector):
+        session.connector.close_resting(where.host, where.port, keep)
 
 
 def unwatched(session: aiohttp.ClientSession) -> aiohttp.ClientSession:

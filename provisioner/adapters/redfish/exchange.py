@@ -26,6 +26,7 @@ from provisioner.adapters.bounded_http import (
     Attempt,
     BoundedSession,
     Trust,
+    close_resting,
     first_of_each,
     note_heard,
     open_session,
@@ -176,6 +177,8 @@ class HttpExchange:
         try:
             tls = self._trust.option(bmc.url, bmc.pin, insecure=bmc.insecure)
             session = self._session(keep_alive=keep_alive)
+            if session is self._fresh and self._kept is not None:  # two in all: BMCs serve few
+                close_resting(self._kept, bmc.url, keep=1)
             if login is not None and login.token is not None and attempt.safe:
                 assert self._reads is not None
                 session = self._reads

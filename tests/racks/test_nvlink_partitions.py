@@ -291,6 +291,28 @@ def test_what_changed_while_a_person_was_asked_is_planned_anew_and_nothing_is_se
         login = ["--manager", url, "--user", "rw-user", "--ca", str(ca), "--apply", "--yes"]
         told = CliRunner().invoke(app, [*words, *login], env={VARIABLE: PASSWORD})
     assert told.exit_code == 1
-    assert "they changed while a person was asked; nothing was sent" in told.output
+    assert "changed while a person was asked; nothing was sent" in told.output
     assert manager.log == []
     assert owners(manager) == {11: {"acme.d01"}, 12: {"acme.d01"}, 13: {""}, 14: {"blue.d01"}}
+
+
+def test_who_uses_a_tray_is_read_again_once_a_person_has_agreed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = make_manager()
+    (tmp_path / "r.yaml").write_text(make_plan().model_dump_json())
+
+    def write(tenant: str) -> None:
+        units = {name: {"tenant": ""} for name in ("t0", "t1", "t2")} | {"t3": {"tenant": tenant}}
+        body = {"targets": {"compute-tray": {}}, "units": units}
+        (tmp_path / "c.yaml").write_text(json.dumps(body))
+
+    write("blue")
+    monkeypatch.setattr(partition_commands, "ask_person", lambda *_, **__: write("carrot"))
+    with served(manager, tmp_path) as (url, ca):
+        words = ["partitions", str(tmp_path / "r.yaml"), str(tmp_path / "c.yaml"), "r01"]
+        login = ["--manager", url, "--user", "rw-user", "--ca", str(ca), "--apply", "--yes"]
+        told = CliRunner().invoke(app, [*words, *login], env={VARIABLE: PASSWORD})
+    assert told.exit_code == 1
+    assert "changed while a person was asked; nothing was sent" in told.output
+    assert manager.log == []

@@ -25,7 +25,10 @@ from provisioner.integrations.racks.duty.approval import (
 )
 from provisioner.integrations.racks.duty.node_holds import build_want
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
+from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.rack_commands import app
+from provisioner.integrations.racks.update_log import BEGAN, Line, open_log
+from provisioner.integrations.racks.update_start import find_unproved
 from provisioner.model.node import State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Reason
@@ -297,6 +300,54 @@ def test_a_lost_database_or_a_lost_journal_frees_nobody(tmp_path: Path) -> None:
         assert await site.active() == []
 
     asyncio.run(scenario())
+
+
+def test_a_journal_that_lost_its_last_write_frees_nobody_after_the_withdrawal(
+    tmp_path: Path,
+) -> None:
+    """As an older copy of it does, which is whole in itself."""
+    site = leave_half_done(tmp_path)
+    journal = site.campaign / "journal"
+    lines = journal.read_text().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if f'"{BEGAN}"' in line)
+    journal.write_text("".join(lines[:first]))
+
+    async def scenario() -> None:
+        holds = RackHolds(site.duty())
+        for _ in range(3):
+            await holds.tick()
+            assert [one.want for one in await site.active()] == [site.want]
+        assert vouch(site, "winter") == ""
+        await holds.tick()
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_proof_counts_for_the_units_that_it_looked_at(tmp_path: Path) -> None:
+    """One that was written to in another domain, and moved here since, is not proved by it."""
+
+    def plan(domain: str) -> RackPlan:
+        tray = {"kind": "compute-tray", "u": 11, "slot": 11, "tray_index": 0}
+        racks = [
+            {"name": "r01", "chassis_serial": "1", "domain": "d01"},
+            {"name": "r02", "chassis_serial": "2", "domain": "d02"},
+        ]
+        other = {"name": "t1", **tray, "u": 12, "slot": 12, "tray_index": 1}
+        units = [[{"name": "t0", **tray, "domain": domain}], [other]]
+        if domain == "d02":  # it was carried over
+            units = [[{"name": "t9", **tray}], [units[0][0], other]]
+        listed = [{**rack, "units": own} for rack, own in zip(racks, units, strict=True)]
+        return RackPlan.model_validate({"racks": listed})
+
+    with open_log(tmp_path / "journal") as log:
+        log.write(Line("t0/host-bundle", BEGAN, "push", 1.0))
+        log.write(Line("t1/host-bundle", BEGAN, "push", 2.0))
+        log.write(Line("d02/prove", "step", "done", 3.0, "t1"))
+        assert find_unproved(plan("d01"), log) == {"d01": ["t0"]}
+        assert find_unproved(plan("d02"), log) == {"d02": ["t0", "t1"]}
+        log.write(Line("d02/prove", "step", "done", 4.0, "t0 t1"))
+        assert find_unproved(plan("d02"), log) == {}
 
 
 def test_a_domain_to_which_nothing_was_written_is_free_with_the_withdrawal(

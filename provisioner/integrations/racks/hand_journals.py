@@ -68,7 +68,12 @@ def make_folder(folder: Path, name: str = HANDS) -> None:
     """
     made = folder / name
     if not made.is_dir():
-        made.mkdir()
+        try:
+            made.mkdir()
+        except FileExistsError:
+            if made.is_dir():  # another one was faster
+                return
+            raise
         # whatever the umask: who writes beside it writes there, and the daemon reads it
         made.chmod(0o755 | stat.S_IMODE(folder.stat().st_mode))
 
@@ -100,7 +105,7 @@ def read_hand_journal(file: Path, plan: RackPlan, *, runs: bool) -> HandJournal 
     if not _is_named(file):
         problem = "its name is none of a journal: small letters, digits, dots and dashes"
         raise InputError("journal", str(file), problem, "Rename it.")
-    mark, content = _digest(file)  # before the rest: of what is written meanwhile is no word
+    mark, content = read_digest(file)  # before the rest: of what is written meanwhile is no word
     log = read_log(file)
     if not log.list_keys():
         return None
@@ -110,11 +115,11 @@ def read_hand_journal(file: Path, plan: RackPlan, *, runs: bool) -> HandJournal 
 def find_content(folder: Path, mark: str) -> str:
     """Return the digest of the journal that has a mark, "" for none. Raises InputError."""
     file = folder / HANDS / f"{mark.rpartition('.')[0]}{SUFFIX}"
-    known, content = _digest(file)
+    known, content = read_digest(file)
     return content if known == mark else ""
 
 
-def _digest(file: Path) -> tuple[str, str]:
+def read_digest(file: Path) -> tuple[str, str]:
     """Return a journal's mark and the digest of all of it; "" where there is none."""
     try:
         with file.open("rb") as opened:

@@ -19,6 +19,7 @@ from provisioner.integrations.racks.campaign import (
     ActKind,
     Campaign,
     DomainJob,
+    group_units,
 )
 from provisioner.integrations.racks.campaign_run import Entry, Execution, Outcome, Seen, Step
 from provisioner.integrations.racks.flash_reading import find_flash
@@ -473,9 +474,14 @@ async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple
     jobs = {act.key: job for job in campaign.jobs for act in job.acts}
     acts = {act.key: act for job in campaign.jobs for act in job.acts}
     hands = Hands(update, log, jobs, acts)
+    units = {
+        f"{domain}/{ActKind.PROVE}": " ".join(sorted(unit.name for _, unit in listed))
+        for domain, listed in group_units(update.plan).items()
+    }
 
     def write(entry: Entry) -> None:
-        log.write(Line(entry.key, "step", entry.step, update.now()))
+        # a proof says whom it looks at: the plan may have another unit in its domain later
+        log.write(Line(entry.key, "step", entry.step, update.now(), units.get(entry.key, "")))
 
     execution = Execution(campaign, hands, write, _list_entries(log, acts))
     for _ in range(update.rounds_max):

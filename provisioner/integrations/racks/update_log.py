@@ -102,6 +102,10 @@ class UpdateLog:
     def of(self, key: str) -> ActLog:
         return ActLog(self._acts.get(key, ()))
 
+    def count_begun(self) -> int:
+        """Return how many writes were begun, whatever became of them."""
+        return sum(line.kind == BEGAN for lines in self._acts.values() for line in lines)
+
     def steps(self) -> Iterator[tuple[str, str]]:
         """Yield each act with each step of the executor, in order."""
         for key, lines in self._acts.items():
@@ -139,6 +143,11 @@ class ActLog:
         if begun is None or told is None or not self._is_after(told, begun):
             return None
         return told.detail
+
+    def read_step_detail(self) -> str:
+        """Return what the last step of the act says beside itself."""
+        last = next((one for one in reversed(self._lines) if one.kind == "step"), None)
+        return "" if last is None else last.detail
 
     def detail(self, what: str) -> str:
         """Return what was seen just before the last write of this name."""

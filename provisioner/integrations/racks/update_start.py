@@ -187,6 +187,11 @@ def find_unproved(plan: RackPlan, log: UpdateLog) -> Mapping[str, Sequence[str]]
     begun = {key: set(key.rpartition("/")[0].split("+")) for key in _list_begun(log)}
     drained = [key.rpartition("/")[0] for key in last if key.endswith(f"/{ActKind.DRAIN}")]
     proved = {job for job in {*jobs, *drained} if last.get(f"{job}/{ActKind.PROVE}") == Step.DONE}
+    for job in proved & jobs.keys():
+        looked = log.of(f"{job}/{ActKind.PROVE}").read_step_detail().split()
+        moved = {unit.name for _, unit in jobs[job]}.difference(looked) if looked else ()
+        if any(not parts.isdisjoint(moved) for parts in begun.values()):
+            proved = proved - {job}  # a unit came from another domain, and no proof looked at it
     for key, parts in begun.items():
         over = bool(drained) and proved.issuperset(drained) and not key.endswith(f"/{COLD_REBOOT}")
         if not over and all(parts.isdisjoint(names) for names in named.values()):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from provisioner.integrations.racks.hand_journals import make_folder
+from provisioner.integrations.racks.hand_journals import find_content, make_folder
 from provisioner.integrations.racks.plan import NAME, Name, list_files, read_record
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
@@ -77,6 +77,7 @@ class RackCampaign(Record):
     domains: tuple[str, ...] = Field(default=(), description="NVLink domains that are out now.")
     done: int = Field(default=0, description="Acts that were seen to be done.")
     left: int = Field(default=0, description="Acts that are not done.")
+    begun: int = Field(default=0, description="Writes that its journal had begun.")
     says: tuple[str, ...] = Field(
         default=(), description="What runs, or what it waits for, and why; at most 16 sentences."
     )
@@ -86,8 +87,8 @@ class RackCampaign(Record):
 
     @property
     def tells_of_acts(self) -> bool:
-        """Return whether a journal has to be there: a domain was out, or an act was done."""
-        return bool(self.domains or self.done)
+        """Return whether a journal has to be there: a domain was out, or something was begun."""
+        return bool(self.domains or self.done or self.begun)
 
 
 def digest_campaign(folder: Path) -> str:
@@ -147,9 +148,28 @@ def read_vouched(folder: Path, mark: str, journal: str = "") -> Mapping[str, str
 
     Raises InputError.
     """
-    file = folder / CAMPAIGNS / f"{mark}.vouched.json"
-    read = read_record(file, Vouched) if file.exists() else Vouched()
+    read = _read_word(folder, mark)
     return read.nodes if read.journal == journal else {}
+
+
+def take_word(folder: Path, mark: str, journal: str) -> Mapping[str, str]:
+    """Return for which nodes a person vouches, of a command's journal as it is now.
+
+    A word on any other content of it is void from now on, on disk when this returns: an old copy
+    of that content may come back. Raises InputError.
+    """
+    read = _read_word(folder, mark)
+    if read.journal == journal:
+        return read.nodes
+    # unless it was given just now, on what was written since
+    if read.nodes and find_content(folder, mark) == journal:
+        keep_vouched(folder, mark, Vouched(journal=read.journal))
+    return {}
+
+
+def _read_word(folder: Path, mark: str) -> Vouched:
+    file = folder / CAMPAIGNS / f"{mark}.vouched.json"
+    return read_record(file, Vouched) if file.exists() else Vouched()
 
 
 def keep_vouched(folder: Path, mark: str, vouched: Vouched) -> None:

@@ -217,7 +217,8 @@ def build_blocker(one: Operation) -> Blocker:
             detail=f"not every journal in `{HANDS}` of the racks' folder can be read, or told of "
             "the planned racks: what a person's command wrote nobody can tell",
             unblock="The daemon's log says which, and why. Mend it, or move it away once each of "
-            "its racks was read by hand (docs/racks.md#the-daemon)",
+            f"its racks was read by hand; where `{HANDS}` itself is gone, bring it back, or make "
+            "it anew then (docs/racks.md#the-daemon)",
         )
     return Blocker(
         reason=Reason.CANNOT_TELL,

@@ -445,6 +445,7 @@ class _Told:
         acts = (0, 0) if before is None else (before.done, before.left)
         if outcome is not None:
             acts = (outcome.done, outcome.waiting + len(outcome.running))
+        begun = 0 if self.extent is None else self.extent[1].count_begun()
         standing = RackCampaign(
             name=self._campaign.name,
             state=state,
@@ -452,6 +453,7 @@ class _Told:
             domains=tuple(domains),
             done=acts[0],
             left=acts[1],
+            begun=max(0 if before is None else before.begun, begun),
             says=tuple(each[:TEXT_MAX] for each in says[:LINES_MAX]),
             approved_by=self._approval.who,
             because=self._approval.why,
@@ -486,9 +488,11 @@ def build_gone(campaign: Path) -> InputError:
 
 
 def is_shorter(journal: UpdateLog, state: RackCampaign | None) -> bool:
-    """Return whether a journal knows of fewer acts that were done than its campaign's state."""
+    """Return whether a journal knows of fewer acts that were done, or of fewer writes that were
+    begun, than its campaign's state.
+    """
     done = sum(step == Step.DONE for step in dict(journal.steps()).values())
-    return state is not None and done < state.done
+    return state is not None and (done < state.done or journal.count_begun() < state.begun)
 
 
 def touch_no_node() -> str:

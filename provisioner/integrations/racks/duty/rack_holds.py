@@ -35,6 +35,7 @@ from provisioner.integrations.racks.duty.approval import (
     read_approval,
     read_state,
     read_vouched,
+    take_word,
 )
 from provisioner.integrations.racks.duty.node_holds import find_tenant, read_marks
 from provisioner.integrations.racks.duty.rack_certificate import certify_rack
@@ -52,12 +53,16 @@ from provisioner.integrations.racks.hand_journals import (
     is_at_work,
     list_hand_journals,
     make_folder,
+    read_digest,
     read_hand_journal,
 )
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, Stamp, read_plan, read_stamp
 from provisioner.integrations.racks.update_log import Line, hold_log, read_log
-from provisioner.integrations.racks.update_start import find_unproved, read_rack_units
+from provisioner.integrations.racks.update_start import (
+    find_unproved,
+    read_rack_units,
+)
 from provisioner.integrations.racks.update_world import POLL_S, Update
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
@@ -101,7 +106,9 @@ class RackHolds:
     async def run(self) -> None:
         """Look for ever."""
         with self._guard(f"{HANDS}, made"):
-            await asyncio.to_thread(make_folder, Path(self.duty.parts.settings.racks_folder))
+            held = (await self.duty.holds.list_active()).values()
+            if not any(HANDS in read_marks(one) for one in held):  # an empty one would free them
+                await asyncio.to_thread(make_folder, Path(self.duty.parts.settings.racks_folder))
         while True:
             await self.tick()
             await self.duty.parts.clock.sleep(self.poll_s)
@@ -191,7 +198,7 @@ class RackHolds:
                 told = await self._read_hand(file, plan)
                 if told is not None:
                     mark = told.mark
-                    vouched = await asyncio.to_thread(read_vouched, folder, mark, told.content)
+                    vouched = await asyncio.to_thread(take_word, folder, mark, told.content)
                     over = not told.runs
                     one = _Judged(
                         mark, vouched, over=over, unproved=told.unproved, proved=told.proved
@@ -217,7 +224,12 @@ class RackHolds:
         state = (self._plan[0], await asyncio.to_thread(read_stamp, file), runs)
         known = self._hands.get(file.name)
         if known is None or known[0] != state:
-            told = await asyncio.to_thread(partial(read_hand_journal, file, plan, runs=runs))
+            try:
+                told = await asyncio.to_thread(partial(read_hand_journal, file, plan, runs=runs))
+            except InputError:  # what it says now, no word was about
+                mark, content = await asyncio.to_thread(read_digest, file)
+                await asyncio.to_thread(take_word, file.parent.parent, mark, content)
+                raise
             known = self._hands[file.name] = (state, told)
         return known[1]
 
@@ -304,7 +316,9 @@ class RackHolds:
             why = await self._find_missing(update, campaign.name, unproved)
         except InputError as error:
             why = dict.fromkeys(unproved, (f"nothing was read: {error}",))
+        planned = group_units(update.plan)
         for job in unproved:
+            units = [unit.name for _, unit in planned.get(job, ())]
             if why[job]:
                 self._proved_once.discard((mark, job))
             elif (mark, job) not in self._proved_once:
@@ -312,7 +326,8 @@ class RackHolds:
                 self._look_at[mark] = now  # the second look is the next one
             else:
                 async with hold_log(campaign / "journal") as journal:
-                    journal.write(Line(f"{job}/{ActKind.PROVE}", "step", Step.DONE, now))
+                    names = " ".join(sorted(units))
+                    journal.write(Line(f"{job}/{ActKind.PROVE}", "step", Step.DONE, now, names))
                     await journal.sync()
         missing = dict.fromkeys(each for listed in why.values() for each in listed)
         says = tuple(each[:TEXT_MAX] for each in (approval.withdrawn, *missing)[:LINES_MAX])

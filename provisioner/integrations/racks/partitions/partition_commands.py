@@ -53,8 +53,7 @@ def partitions(
     """
     plan = read_plan(file)
     limited = limit_plan(plan, [plan.find(name).name for name in racks])
-    units = read_record(campaign, CampaignFile).units
-    tenants = {name: state.tenant for name, state in units.items()}
+    tenants = _read_tenants(campaign)
     secret = os.environ.get(VARIABLE, "")
     if not secret:
         raise InputError("--user", user, "no password is given", f"Set {VARIABLE}.")
@@ -66,7 +65,12 @@ def partitions(
         try:
             asked = NmxClient(transport, address, asyncio.sleep)
             planned = plan_partitions(limited, tenants, *await asked.look())
-            return await _carry_out(asked, limited, tenants, planned, apply=apply, yes=yes)
+            if not (apply and planned.acts):
+                return planned, None
+            changes = "; ".join(map(str, planned.acts))
+            ask_person(f"send this to the manager: {strip_controls(changes)}", yes=yes)
+            now = _read_tenants(campaign)  # who uses a tray may have changed while a person thought
+            return await _carry_out(asked, limited, now, planned)
         finally:
             await transport.close()
 
@@ -89,26 +93,24 @@ def partitions(
     raise typer.Exit(1 if told or why or planned.wrong else 0)
 
 
+def _read_tenants(campaign: Path) -> dict[str, str | None]:
+    units = read_record(campaign, CampaignFile).units
+    return {name: state.tenant for name, state in units.items()}
+
+
 async def _carry_out(
     asked: NmxClient,
     plan: RackPlan,
     tenants: dict[str, str | None],
     planned: PartitionPlan,
-    *,
-    apply: bool,
-    yes: bool,
 ) -> tuple[PartitionPlan, Blocker | None]:
-    """Make the acts if a person wants them; return what is left to be done, and what failed."""
-    if not (apply and planned.acts):
-        return planned, None
-    changes = "; ".join(map(str, planned.acts))
-    ask_person(f"send this to the manager: {strip_controls(changes)}", yes=yes)
+    """Make the acts that a person wants; return what is left to be done, and what failed."""
     again = plan_partitions(plan, tenants, *await asked.look())
     if again.acts != planned.acts:  # an old plan would take GPUs from who has them now
         changed = Blocker(
             reason=Reason.CANNOT_TELL,
             subject="partitions",
-            detail="they changed while a person was asked; nothing was sent",
+            detail="they, or who uses a tray, changed while a person was asked; nothing was sent",
             unblock="Look at them, and give the command again.",
         )
         return again, changed

@@ -232,6 +232,13 @@ class NvosClient:
     async def reboot(self) -> str:
         return await self._act("/system", "@reboot", {"force": True})
 
+    async def reset_defaults(self) -> str:
+        """Have NVOS forget all of its configuration, its passwords with it; it restarts by that.
+
+        Source: docs/sources/hardware.md#nvos.
+        """
+        return await self._act("/system/factory-default", "@reset", {"force": True})
+
     async def start_controller(self) -> str:
         return await self._act("/cluster/apps/nmx-controller", "@start", {})
 

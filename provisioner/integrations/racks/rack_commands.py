@@ -46,6 +46,7 @@ from provisioner.integrations.racks.duty import (
 )
 from provisioner.integrations.racks.elevation import draw_elevation
 from provisioner.integrations.racks.identity import Kind, Place
+from provisioner.integrations.racks.leaving import decommission_commands
 from provisioner.integrations.racks.looks import keep_look
 from provisioner.integrations.racks.membership import (
     RackVerdict,
@@ -74,6 +75,7 @@ app.command()(campaign_commands.plan)
 app.command()(campaign_commands.impact)
 app.command()(update_commands.update)
 app.command("cold-reboot")(cold_reboot_commands.cold_reboot)
+app.command()(decommission_commands.decommission)
 app.command()(water_commands.water)
 app.command()(water_commands.dry)
 app.command()(water_commands.power)

@@ -94,6 +94,8 @@ def _find_own(
         for place in one.members or ()
         if (place.domain, place.chassis) in chassis and place.slot == tray.unit.slot
     )
+    if not chassis and not tray.tenant and all(one.members == frozenset() for one in partitions):
+        return frozenset(), []  # nobody is in any
     if not chassis:
         detail = f"the manager lists no GPU of rack {tray.rack.name}"
         return frozenset(), [build_blocker(name, detail)]

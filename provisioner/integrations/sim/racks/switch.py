@@ -30,6 +30,7 @@ class SwitchFaults:
     """What goes wrong with a switch."""
 
     offline_error: bool = False  # a job ends as action_error "system is offline"
+    ignores_reset: bool = False  # it takes a factory reset, and does nothing
     default_after_reboot: bool = False
     nvos_dead: bool = False
     never_configured: bool = False
@@ -77,6 +78,7 @@ class Switch:
         self.jobs: dict[str, Job] = {}
         self.tasks = Tasks()
         self.faults = SwitchFaults()
+        self.power = "On"
         self.nvos_up = 0.0
         self.bmc_up = 0.0
         self.controller_since: float | None = 0.0 if index == 0 else None
@@ -113,6 +115,7 @@ class Switch:
         self._boot(self.rack.times.nvos_cycle)
 
     def _boot(self, seconds: float) -> None:
+        self.power = "On"
         self.nvos_up = self.rack.now + seconds
         self.jobs.clear()
         self.controller_since = self.nvos_up if self.index == 0 else None
@@ -140,6 +143,10 @@ class Switch:
             return Answer(202, self.tasks.describe(task, self.rack.now), {"location": where})
         if method == "POST" and path.endswith("ComputerSystem.Reset"):
             self.rack.note(self.name, "reset", str(body["ResetType"]))
+            if body["ResetType"] == "ForceOff":
+                self.power = "Off"
+                self.nvos_up = float("inf")
+                return Answer(204)
             return self._restart()
         return Answer(405)
 
@@ -163,7 +170,7 @@ class Switch:
             "target": f"{ROOT}/Systems/System_0/Actions/ComputerSystem.Reset",
             "ResetType@Redfish.AllowableValues": ["On", "ForceOff", "GracefulRestart"],
         }
-        system = {"Id": "System_0", "PowerState": "On", "SerialNumber": f"MT{self.name}"}
+        system = {"Id": "System_0", "PowerState": self.power, "SerialNumber": f"MT{self.name}"}
         actions = {"#ComputerSystem.Reset": reset}
         tree[f"{ROOT}/Systems/System_0"] = {**system, "Actions": actions}
         list_members(tree, "Managers", ["BMC_0"])
@@ -278,6 +285,12 @@ class Switch:
         if action == "@reboot" and where == "/system":
             self._restart()
             return Answer(200, text="9999")
+        if action == "@reset" and where == "/system/factory-default":
+            self.rack.note(self.name, "factory reset")
+            if not self.faults.ignores_reset:
+                self.password = DEFAULT
+                self._boot(self.rack.times.nvos_cycle)
+            return Answer(200, text="9998")
         if action == "@fetch":
             return self._job(30.0, "fetch", str(asked["remote-url"]))
         if action == "@install":

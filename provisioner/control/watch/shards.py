@@ -80,15 +80,18 @@ class Shards:
         self.generation = 0  # raised with every change of what is held
         self._duties: list[Duty] = []
         self._held: dict[int, dict[str, float]] = {}  # shard -> duty -> when its turns became ours
-        self._seen: dict[int, tuple[int, float]] = {}  # of others: owner, when it had it last
+        # the last owner of each shard and when it had it last; those of now were read then
+        self._seen: dict[int, tuple[int, float]] = {}
+        self._owners: dict[int, int] = {}
+        self._seen_at = 0.0
         self._changes = FleetChanges()
         self._shard_of: dict[str, int] = {}  # by node
         self._weights = Counter(LANES)
         self._units: dict[int, set[str]] = {}
         self.count = 1  # daemons that share the duties
-        # who is to own each shard, and of what facts that was computed
+        # which are to be ours, and of what facts that was computed
         self._asked: tuple[Mapping[int, frozenset[int]], dict[int, int]] = {}, {}
-        self._given: dict[int, int] = {}
+        self._ours: set[int] = set()
 
     @property
     def leads(self) -> bool:
@@ -133,20 +136,21 @@ class Shards:
         self._weigh([*nodes, *aside] if aside else nodes)
         sharing = await cluster.read_sharing()
         self.count = max(1, len(sharing))
-        owners = {s: number for number, shards in sharing.items() for s in shards}
         asked = sharing, dict(self._weights)
         if asked != self._asked:  # else the same comes out: 12 ms at 2,000 units, each two seconds
             self._asked = asked
-            self._given = assign_shards(*asked, owners)
-        ours = {s for s, number in self._given.items() if number == cluster.number}
-        if leaving := self._held.keys() - ours:
+            self._seen |= {s: (number, self._seen_at) for s, number in self._owners.items()}
+            self._owners = {s: number for number, shards in sharing.items() for s in shards}
+            mine = cluster.number
+            given = assign_shards(*asked, self._owners)
+            self._ours = {s for s, number in given.items() if number == mine}
+        if leaving := self._held.keys() - self._ours:
             await self._give(cluster, leaving)
-        free = ours - owners.keys()
+        free = self._ours - self._owners.keys()
         taken = await cluster.take_shards(free) if free else frozenset()
         starts = await asyncio.gather(*(self._find_starts(shard, sharing) for shard in taken))
         self._held |= zip(taken, starts, strict=True)
-        now = self._clock.now()
-        self._seen |= {s: (number, now) for s, number in owners.items()}
+        self._seen_at = self._clock.now()
         if leaving or taken:
             self.generation += 1
             units = self._held.keys() - LANES

@@ -55,10 +55,12 @@ LIVING = (
     "WHERE e.died_at = 0"
 )
 SHARED = (
-    "SELECT pid, classid::bigint AS space, objid::bigint AS number FROM pg_locks "
+    "SELECT pid, classid::bigint AS space, "
+    "string_agg(objid::bigint::text, ' ' ORDER BY objid::bigint) AS numbers FROM pg_locks "
     "WHERE locktype = 'advisory' AND granted "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-    "AND (classid::bigint = ANY(%s) OR classid::bigint = %s AND objid::bigint = %s)"
+    "AND (classid::bigint = ANY(%s) OR classid::bigint = %s AND objid::bigint = %s) "
+    "GROUP BY pid, classid"
 )
 MEMBERS = f"SELECT e.number, e.id, e.digests, e.change_until {LIVING} ORDER BY e.number"
 MEMBERS_SHARDS = MEMBERS.replace(
@@ -121,6 +123,8 @@ class Seat:
         self._session: Session | None = None
         self._desk: Session | None = None
         self._turns: set[int] = set()
+        self._told_sharing: dict[tuple[object, int], str] = {}
+        self._sharing: Mapping[int, frozenset[int]] = {}
         self._list_keys = list_keys
         self._keys: set[int] = set()  # those that are shown
 
@@ -205,17 +209,24 @@ class Seat:
     def read_sharing(self) -> Mapping[int, frozenset[int]]:
         """Return the shards of each daemon that does duties, by its number.
 
-        Empty while a daemon of an older version leads: it does all of them.
+        Empty while a daemon of an older version leads: it does all of them. The same object as long
+        as nothing changed: a site has thousands of shards, and asks each two seconds.
         """
         rows = self._ask(SHARED, ([SHARING, WILLING, SHARDS], LOCK_SPACE, LEADER))
-        held: dict[object, dict[int, set[int]]] = {}  # session -> space -> numbers
-        for row in rows:
-            spaces = held.setdefault(row["pid"], {})
-            spaces.setdefault(int(str(row["space"])), set()).add(int(str(row["number"])))
-        if any(LOCK_SPACE in spaces and SHARING not in spaces for spaces in held.values()):
-            return {}
+        told: dict[tuple[object, int], str] = {
+            (row["pid"], int(str(row["space"]))): str(row["numbers"]) for row in rows
+        }
+        if told == self._told_sharing:
+            return self._sharing
+        held: dict[object, dict[int, frozenset[int]]] = {}  # session -> space -> numbers
+        for (session, space), numbers in told.items():
+            held.setdefault(session, {})[space] = frozenset(map(int, numbers.split()))
         willing = [spaces for spaces in held.values() if WILLING in spaces]
-        return {min(s[WILLING]): frozenset(s.get(SHARDS, ())) for s in willing}
+        if any(LOCK_SPACE in spaces and SHARING not in spaces for spaces in held.values()):
+            willing = []
+        self._told_sharing = told
+        self._sharing = {min(s[WILLING]): s.get(SHARDS, frozenset()) for s in willing}
+        return self._sharing
 
     # --- at the desk
 

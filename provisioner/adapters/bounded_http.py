@@ -420,6 +420,8 @@ def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
     if attempt.sent and not attempt.safe:
         return Unreachable(detail, maybe_executed=True)
     match error:
+        case aiohttp.ConnectionTimeoutError():
+            return Unreachable(detail, maybe_executed=False)
         case TooLarge() | Malformed():
             return type(error)(detail)
         case aiohttp.ClientPayloadError() | aiohttp.ClientResponseError() | aiohttp.InvalidURL():

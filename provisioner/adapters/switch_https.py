@@ -83,8 +83,8 @@ class SwitchHttps:
         """
         line = self._lines.setdefault(switch.url, _Line())
         async with line.reads if call.method in SAFE else line.write, self._slots:
-            self._admit(line, switch)
             await self._turns.take()
+            self._admit(line, switch)  # nothing comes between this and the request
             reply = await self._send(switch, call)
         if reply.status == 401:
             line.refused = (switch.username, switch.secret)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import ExitStack
 
 import pytest
 from aiohttp import web
 from devices import Bmc, Broken, run
 
+from provisioner.adapters import bounded_http
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.ports import (
     AccountLocked,
@@ -49,6 +52,28 @@ def test_a_query_and_a_quoted_slash_reach_the_switch_as_written() -> None:
             await transport.close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_never_had_a_connection_was_not_executed(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "CONNECT_MAX_S", 0.3)
+
+    async def scenario(url: str) -> None:
+        transport = SwitchHttps()
+        with pytest.raises(Unreachable) as lost:
+            await transport.request(SwitchAddress(url), Call(method, "/nvue_v1", timeout_s=27))
+        assert not lost.value.maybe_executed
+        await transport.close()
+
+    with ExitStack() as held:
+        full = held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # its queue is full: the kernel answers no further one
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        run(scenario(f"https://127.0.0.1:{full.getsockname()[1]}"))
 
 
 def test_a_refused_password_is_shown_once() -> None:

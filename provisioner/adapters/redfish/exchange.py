@@ -185,7 +185,8 @@ class HttpExchange:
                 attempt.leave()  # a read with a token needs no record of whether it was sent
             if "redfish.aio" not in sys.modules or self._importing.locked():
                 async with self._importing:  # it takes as long as a hundred requests
-                    await asyncio.to_thread(import_module, "redfish.aio")
+                    if "redfish.aio" not in sys.modules:
+                        await asyncio.to_thread(import_module, "redfish.aio")
             _NOW.set(BoundedSession(session, tls, attempt, call.size_max_bytes, coding))
             answer = await _ask(await self._client(bmc, login), call, login)
         except redfish_aio.RedfishInvalidTargetError as error:

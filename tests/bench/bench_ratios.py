@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -131,13 +131,15 @@ def find_figure(ratio: Ratio, last: str) -> float | None:
         return None
 
 
-def renew(found: dict[str, float], page: Path = PAGE) -> None:
-    """Write the figures into the page; the other rows stay."""
+def renew(
+    found: dict[str, float], page: Path = PAGE, loads: Mapping[str, float] | None = None
+) -> None:
+    """Write the figures into the page; the other rows stay. `loads`: of runs made before."""
     rows: dict[str, list[str]] = {}
     if page.is_file():
         with page.open(encoding="utf-8", newline="") as lines:
             rows = {row[0]: row for row in list(csv.reader(lines))[1:]}
-    taken = f"{time.strftime('%d %B %Y').lstrip('0')}, load {this_machine.told()['load']}"
+    day, load = time.strftime("%d %B %Y").lstrip("0"), this_machine.told()["load"]
     with page.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -146,6 +148,7 @@ def renew(found: dict[str, float], page: Path = PAGE) -> None:
             before = rows.get(ratio.says, [*start, "not run", ""])[3:]
             if (value := found.get(ratio.name)) is not None:
                 shown = f"{value:.3g}"
+                taken = f"{day}, load {(loads or {}).get(ratio.name, load)}"
                 before = [shown if value <= ratio.most else f"**{shown}**", taken]
             writer.writerow([*start, *before])
 
@@ -158,17 +161,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ask.add_argument("--dry", action="store_true", help="leave the page as it is")
     ask.add_argument("--told", nargs="+", default=[], metavar="NAME=FILE", help="runs made before")
     asked = ask.parse_args(arguments)
-    told_by = dict(one.split("=", 1) for one in asked.told)
+    texts = {name: Path(file).read_text() for name, file in (t.split("=", 1) for t in asked.told)}
+    told_by = {name: text.strip().splitlines()[-1] for name, text in texts.items()}
     measured = {
-        one.name: find_figure(one, Path(told_by[one.name]).read_text().strip().splitlines()[-1])
-        if one.name in told_by
-        else measure(one)
+        one.name: find_figure(one, told_by[one.name]) if one.name in told_by else measure(one)
         for one in RATIOS
         if one.name in asked.only
     }
     found = {name: value for name, value in measured.items() if value is not None}
     if not asked.dry:
-        renew(found)
+        loads = {name: json.loads(last)["load"] for name, last in told_by.items() if name in found}
+        renew(found, loads=loads)
     most = {ratio.name: ratio.most for ratio in RATIOS}
     beyond = [name for name, value in measured.items() if value is None or value > most[name]]
     told = {**this_machine.told(), "ratios": measured, "beyond": beyond, "reached": not beyond}

@@ -10,7 +10,7 @@ from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.model.recovery import GateRow
+from provisioner.model.recovery import GateCheck, GateRow
 from provisioner.model.tenant import Tenant
 from provisioner.ports.wire import Secret
 
@@ -141,7 +141,8 @@ class Membership(Protocol):
     """What one more system has a host in for its tenant, as a partition of its GPUs' NVLink.
 
     A host enters after its ports are in its tenant's network, and leaves before its storage and
-    its ports do. A host that the system does not concern is left alone, with (). `nodes`: all rows
+    its ports do. A host that the system does not concern is left alone, with (), and is asked
+    about before the turn of the system is waited for. `nodes`: all rows
     of now, which say whose each other host is. Nothing is remembered: each method reads the system
     first, and one that changes it proves the end by reading, so that a successor repeats what is
     missing. `admit` and `expel` have one caller at a time, and raise `PortError` only.
@@ -150,6 +151,15 @@ class Membership(Protocol):
     @property
     def name(self) -> str:
         """Of the system, as messages and its writers' turn have it."""
+        ...
+
+    @property
+    def check(self) -> GateCheck:
+        """Of its rows in the gate of a release."""
+        ...
+
+    async def concerns(self, node: Node) -> bool:
+        """Return whether it has to do with a host, or that cannot be told. Raises nothing."""
         ...
 
     async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:

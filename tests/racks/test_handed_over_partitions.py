@@ -19,11 +19,18 @@ from branches import branch, certified_host, restart
 from rig import World
 
 from provisioner.control.fabric.fabric_standing import Fabrics
+from provisioner.execution.actions.reach import turn
+from provisioner.execution.tenancy.memberships import Memberships
 from provisioner.integrations.racks.partitions.handed_over import (
+    NAME,
     TrayPartitions,
 )
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
-from provisioner.integrations.racks.partitions.tenant_partitions import Partition, read_gpus
+from provisioner.integrations.racks.partitions.tenant_partitions import (
+    DEFAULT,
+    Partition,
+    read_gpus,
+)
 from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.integrations.sim.racks.nmx import Nmx
@@ -32,9 +39,10 @@ from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.recovery import RowVerdict
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.tenants import Request
-from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
+from provisioner.ports import Call, Malformed, Reply, SwitchAddress, Unreachable
 from provisioner.runtime.integrations import open_memberships as open_all
 from provisioner.settings import Settings
+from provisioner.store.sql_store import open_store
 
 UUID, SERIAL, TRAYS = "4b47fa0f-7dbc-474b-b521-fc3ffc6dc7df", "C1", 4
 SLOTS = {f"t{n}": 11 + n for n in range(TRAYS)}
@@ -227,6 +235,58 @@ def test_a_foreign_partition_that_has_its_gpus_keeps_a_tray_from_being_back(tmp_
     (refused,) = rig.do("expel", make_node("t0", "acme", State.DRAINING))
     assert refused == "theirs: it is nobody's of ours, and has 4 GPUs of t0"
     assert rig.manager.log == []
+
+
+@pytest.mark.parametrize("name", ["", None, "x" * 200, "a\nb", ["acme.d01"]])
+@pytest.mark.parametrize("number", [7, DEFAULT])
+def test_a_partition_whose_name_cannot_be_read_is_not_the_one_of_nobody(
+    tmp_path: Path, name: Any, number: int
+) -> None:
+    rig = Rig(tmp_path)
+    _cut_default(rig.manager, name, number)
+    refused = rig.do("expel", make_node("t0", "acme", State.DRAINING))
+    if number == DEFAULT:  # known by its number, and left
+        assert (refused, owners(rig.manager, "t0")) == ([], {""})
+    else:
+        assert refused == ["partition: it is nobody's of ours, and has 4 GPUs of t0"]
+
+
+@pytest.mark.parametrize("number", ["7", -1, 1.5, [7], True])
+def test_a_gpu_whose_partition_cannot_be_read_is_not_in_none(tmp_path: Path, number: Any) -> None:
+    """A partition has its members by ids, so that only the GPU says where it is."""
+    rig = Rig(tmp_path)
+    members = rig.manager.partitions["default"]["Members"]
+    left = [m for m in members if m["SlotID"] != SLOTS["t0"]]
+    rig.manager.partitions["default"]["Members"] = left
+    rig.manager._store("x", 7, "acme.d01", ["gpu-1"])
+    request = rig.manager.request
+
+    def tell(method: str, path: str, body: Any) -> Any:
+        told = request(method, path, body)
+        if path.endswith("/gpus"):
+            told.body[0]["PartitionID"] = number
+        return told
+
+    rig.manager.request = tell  # type: ignore[method-assign]
+    with pytest.raises(Malformed, match="PartitionID"):
+        rig.do("expel", make_node("t0", "acme", State.DRAINING))
+
+
+def test_one_look_that_shows_a_tray_in_no_partition_is_no_proof(tmp_path: Path) -> None:
+    """A manager that starts anew lists neither the tray nor partitions at first."""
+    rig = Rig(tmp_path)
+    assert rig.do("admit", make_node("t0", "acme")) == []
+    request = rig.manager.request
+    first: dict[str, list[Any]] = {"gpus": [rig.manager.gpus[4:]], "partitions": [[]]}
+
+    def tell(method: str, path: str, body: Any) -> Any:
+        told = request(method, path, body)
+        early = first.get(path.rpartition("/")[2]) if method == "GET" else None
+        return replace(told, body=early.pop()) if early else told
+
+    rig.manager.request = tell  # type: ignore[method-assign]
+    assert rig.do("expel", make_node("t0", "acme", State.DRAINING)) == []
+    assert owners(rig.manager, "t0") == {""}
 
 
 def test_a_dead_tray_leaves_by_the_places_of_its_slot(tmp_path: Path) -> None:
@@ -437,8 +497,14 @@ async def journey(world: World) -> dict[str, Any]:
     assert proof is not None, (released, await why(world))
     seen["gate"] = [str(r.verdict) for r in proof.gate if "nvlink" in str(r.check)]
     seen["owners"] = owners(manager, "t0")
-    wire.silent = True
+    whole = plan.read_text()
+    plan.write_text(whole.replace(bmc, "https://another.test"))  # while its tenant has it
     await world.daemon.keeper.shrink("green", 0)
+    await world.clock.sleep(1800.0)
+    lost = await host(world)
+    seen["lost"] = (lost.state, lost.placement, owners(manager, "t0"))
+    wire.silent = True
+    plan.write_text(whole)
     await world.clock.sleep(1800.0)
     stuck = await host(world)
     seen["stuck"] = (stuck.state, stuck.placement, owners(manager, "t0"))
@@ -459,7 +525,7 @@ async def why(world: World) -> list[Any]:
 
 
 def test_the_daemon_hands_a_tray_over_with_its_partition_and_takes_both_back() -> None:
-    """A foreign partition keeps it; then four deaths on the way, and a silent manager."""
+    """A foreign partition keeps it; then four deaths, a plan without it, and a silent manager."""
     seen = branch(certified_host, journey)
 
     assert seen["kept"][0] is not State.RELEASED
@@ -467,6 +533,7 @@ def test_the_daemon_hands_a_tray_over_with_its_partition_and_takes_both_back() -
     assert seen["kept"][2] == []
     assert seen["gate"] == ["pass"]
     assert seen["owners"] == {"green.d01"}
+    assert seen["lost"] == (State.DRAINING, Placement.CUSTOMER, {"green.d01"})
     assert seen["stuck"] == (State.DRAINING, Placement.CUSTOMER, {"green.d01"})
     assert seen["back"] == (State.CERTIFIED, Placement.MAINTENANCE, {""})
     assert seen["deaths"] == 4
@@ -474,6 +541,33 @@ def test_the_daemon_hands_a_tray_over_with_its_partition_and_takes_both_back() -
     pair = ["POST green.d01 4", "DELETE green.d01 0"]
     assert seen["log"] == ["PUT Default 12", *pair, *pair]
     assert seen["violations"] == []
+
+
+async def _wait_beside(folder: Path, tray: str) -> bool:
+    """Return whether a node is handed over while another tray has the manager's turn."""
+    rig = Rig(folder)
+    beside = Memberships([make_partitions(rig.plan, rig.wire)], open_store(":memory:"))
+    has, end = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        async with turn(NAME):
+            has.set()
+            await end.wait()
+
+    holding = asyncio.create_task(hold())
+    await has.wait()
+    task = asyncio.create_task(beside.admit(make_node(tray, "acme")))
+    done, _ = await asyncio.wait([task], timeout=0.5)
+    end.set()
+    await asyncio.gather(holding, task)
+    return bool(done)
+
+
+@pytest.mark.parametrize(("tray", "passes"), [("t9", True), ("t0", False)])
+def test_a_node_of_no_rack_waits_for_no_turn_of_the_manager(
+    tmp_path: Path, tray: str, passes: bool
+) -> None:
+    assert asyncio.run(_wait_beside(tmp_path, tray)) is passes
 
 
 # --- settings

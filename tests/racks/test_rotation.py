@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 import os
 import ssl
 import threading
@@ -33,14 +34,21 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner
 
-from provisioner.integrations.racks.duty.certificate_commands import CONTROLLER_PORT
+from provisioner.integrations.racks.duty import rotate_commands
+from provisioner.integrations.racks.duty.certificate_commands import (
+    CONTROLLER_PORT,
+    Door,
+    Presented,
+)
+from provisioner.integrations.racks.duty.rotate_commands import Rotation, rotate
 from provisioner.integrations.racks.duty.switch_bundle import find_refusals, read_bundle
-from provisioner.integrations.racks.partitions.nmx_client import VARIABLE
+from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
 from provisioner.integrations.racks.rack_commands import app
-from provisioner.integrations.racks.update_log import BEGAN, Line, open_log, read_log
+from provisioner.integrations.racks.update_log import BEGAN, Line, hold_log, open_log, read_log
 from provisioner.integrations.sim.hardware.clock import load_certificate, make_certificate
 from provisioner.integrations.sim.racks.logins import read_login
 from provisioner.integrations.sim.racks.nmx import Nmx
+from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
 
 PASSWORD = "rw-secret"
 HOST = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"  # its port is one of the system
@@ -218,6 +226,48 @@ def test_a_command_that_died_with_its_request_under_way_waits_for_it_and_sends_n
     done = rack.run("--apply", "--yes", bundle=bundle, issuer=AUTHORITY[0])
     assert done.exit_code == 0, done.output
     assert len(rack.sent) == 1
+
+
+class Forgetful:
+    """A manager that is idle; `loses`: the answer to what changes something is lost."""
+
+    def __init__(self, *, loses: bool) -> None:
+        self.loses = loses
+        self.sent = 0
+
+    async def request(self, _: SwitchAddress, call: Call) -> Reply:
+        if call.method == "GET":
+            return Reply(200, {}, b"[]")
+        self.sent += 1
+        raise Unreachable("the answer is lost", maybe_executed=self.loses)
+
+
+@pytest.mark.parametrize("died", [True, False])
+def test_a_controller_that_still_starts_anew_gets_the_bundle_of_a_lost_request_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died: bool
+) -> None:
+    """After a death, and after a lost answer: it shows the new one only at the sixth look."""
+    bundle = read_bundle(pack(NEW))
+    looks = itertools.count()
+
+    async def look(door: Door) -> Presented:
+        return Presented(door, sha256="old" if next(looks) < 5 else bundle.sha256)
+
+    monkeypatch.setattr(rotate_commands, "read_door", look)
+    wire = Forgetful(loses=True)
+    one = Rotation("s0", Door("s0", "NVLink controller", HOST, CONTROLLER_PORT), bundle, "", 0.01)
+
+    async def run() -> str:
+        client = NmxClient(wire, SwitchAddress("https://m"), asyncio.sleep)
+        async with hold_log(tmp_path / "journal") as log:
+            if died:
+                log.write(Line("s0", BEGAN, bundle.sha256, time.time(), "old"))
+                await log.sync()
+            return await rotate(one, client, log)
+
+    assert asyncio.run(run()) == ""
+    assert wire.sent == (0 if died else 1)
+    assert repr(bundle.content) not in repr(bundle)
 
 
 def test_a_bundle_that_changes_nothing_is_sent_three_times_at_most(rack: Rack) -> None:

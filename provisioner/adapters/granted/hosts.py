@@ -242,6 +242,10 @@ class GrantedMembership:
         self._membership = membership
         self._gate = gate
         self.name = membership.name
+        self.check = membership.check
+
+    async def concerns(self, node: Node) -> bool:
+        return await self._membership.concerns(node)
 
     async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
         return await self._change(node, nodes, self._membership.admit)

@@ -35,6 +35,7 @@ from provisioner.integrations.racks.duty.switch_bundle import (
 )
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.partitions.tenant_partitions import ENDED
 from provisioner.integrations.racks.plan import PlannedUnit, RackPlan, read_plan
 from provisioner.integrations.racks.update_log import BEGAN, TOLD, VOID, Line, UpdateLog, hold_log
 from provisioner.integrations.racks.water_commands import PlanFile, ask_person
@@ -60,7 +61,8 @@ class Rotation:
 async def rotate(one: Rotation, client: NmxClient, log: UpdateLog) -> str:
     """Send a bundle, and prove that the switch presents it; return why not, "" for done.
 
-    A predecessor's request is waited for, and looked at, before another one is sent.
+    A predecessor's request is waited for, and looked at until its controller has had its time to
+    start anew, before another one is sent.
     """
     act = log.of(one.unit)
     what = one.bundle.sha256
@@ -72,6 +74,11 @@ async def rotate(one: Rotation, client: NmxClient, log: UpdateLog) -> str:
     seen = [await read_door(one.door), await read_door(one.door)]
     if all(each.sha256 == what for each in seen):
         return ""
+    if act.count(what) and act.told(what) is None:  # who sent it died, and saw no end of it
+        left = (LOOKS_MAX * one.look_s - act.since(what, time.time())) / one.look_s
+        if (await _wait_shown(one, min(LOOKS_MAX, int(left) + 1))).sha256 == what:
+            return ""
+        seen = [await read_door(one.door), await read_door(one.door)]
     if not seen[0].sha256 or seen[0].sha256 != seen[1].sha256:
         return f"its port does not show one certificate twice: {seen[1].unread or 'it changes'}"
     if act.count(what) >= SENDS_MAX:
@@ -88,18 +95,25 @@ async def rotate(one: Rotation, client: NmxClient, log: UpdateLog) -> str:
             await log.sync()
             return f"the manager refused it: {error}"
         said = str(error)
-    shown = seen[0]
-    for number in range(LOOKS_MAX):
-        if number:
-            await asyncio.sleep(one.look_s)
-        shown = await read_door(one.door)
-        if shown.sha256 == what:
-            log.write(Line(one.unit, TOLD, what, time.time(), "presented"))
-            await log.sync()
-            return ""
-        if said:  # it ended, and not well: one look more is enough
-            break
+    failed = said.partition(":")[0] in ENDED  # it changes nothing more; a lost answer's one may
+    shown = await _wait_shown(one, 1 if failed else LOOKS_MAX)
+    done = shown.sha256 == what
+    log.write(Line(one.unit, TOLD, what, time.time(), "presented" if done else "not presented"))
+    await log.sync()
+    if done:
+        return ""
     return f"its port shows {_name(shown)}; the manager says {said or 'that it is done'}"
+
+
+async def _wait_shown(one: Rotation, looks: int) -> Presented:
+    """Return what the port shows: the new certificate, or what the last of so many looks saw."""
+    shown = await read_door(one.door)
+    for _ in range(looks - 1):
+        if shown.sha256 == one.bundle.sha256:
+            break
+        await asyncio.sleep(one.look_s)
+        shown = await read_door(one.door)
+    return shown
 
 
 def _name(shown: Presented) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cryptography import x509
@@ -27,8 +27,8 @@ DAY_S = 86_400.0
 class Bundle:
     """What a bundle has. `content` is the secret that is sent."""
 
-    content: bytes
-    key: Any
+    content: bytes = field(repr=False)
+    key: Any = field(repr=False)
     certificate: x509.Certificate
     others: tuple[x509.Certificate, ...]
 

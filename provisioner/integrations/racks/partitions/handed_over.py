@@ -3,7 +3,7 @@
 A node whose BMC is a planned tray's comes into the partition TENANT.DOMAIN after its ports are in
 its tenant's network, and its GPUs leave every partition before it counts as back. Nothing is
 remembered: before each request all operations of the manager have ended, and two looks ask for the
-same act; after it the listing is the proof, and a successor of a killed daemon does the same.
+same act; two looks that ask for none are the proof, and a killed daemon's successor does the same.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class TrayPartitions:
     """The partitions of all planned trays, through one manager."""
 
     name = NAME
+    check = GateCheck.NVLINK_PARTITION
 
     def __init__(self, file: Path, client: NmxClient, pause: Callable[[float], Awaitable[None]]):
         """`file`: the plan of racks."""
@@ -51,6 +52,15 @@ class TrayPartitions:
         self._client = client
         self._pause = pause
         self._plan: tuple[Stamp, RackPlan] | None = None
+
+    async def concerns(self, node: Node) -> bool:
+        """Return whether a node is a planned tray, or that cannot be told."""
+        if node.kind is not NodeKind.HOST:
+            return False
+        try:
+            return bool(place_nodes(await self._read_plan(), [node]))
+        except (InputError, OSError):
+            return True
 
     async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
         """Bring a tray into its tenant's partition, and out of every other one."""
@@ -89,13 +99,14 @@ class TrayPartitions:
             if (busy := await self._client.wait_idle()) is not None:
                 return (busy,)
             planned = await self._look(tray)
-            wrong = planned.wrong
-            looks = looks + 1 if wrong else 0
             if planned.blockers:
                 return planned.blockers
-            if not planned.acts and (not wrong or looks >= LOOKS_MAX):
+            wrong = planned.wrong
+            looks = looks + 1 if wrong else 0
+            again = seen == planned  # nothing is sent, and nothing counts as so, by one look
+            if not planned.acts and (looks >= LOOKS_MAX if wrong else again):
                 break
-            if planned.acts and seen is not None and seen.acts == planned.acts:
+            if planned.acts and again:
                 if (failed := await self._client.make(planned.acts[0])) is not None:
                     return (failed,)
                 seen = None

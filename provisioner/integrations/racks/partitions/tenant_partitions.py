@@ -112,8 +112,9 @@ def read_gpus(body: object) -> Sequence[Gpu]:
             raise ValueError("a GPU has no LocationInfo")
         place = _read_place({**at, "DomainUUID": one.get("DomainUUID")}, one.get("DeviceID"))
         number = one.get("PartitionID")
-        partition = number if _is_number(number) and number else None
-        found.append(Gpu(place, _text(at.get("ChassisSerialNumber")), partition))
+        if number is not None and not _is_number(number):
+            raise ValueError("a GPU's PartitionID is none")  # unread is not: in no partition
+        found.append(Gpu(place, _text(at.get("ChassisSerialNumber")), number or None))
     if len({gpu.place for gpu in found}) != len(found):
         raise ValueError("two GPUs are in one place")
     return found

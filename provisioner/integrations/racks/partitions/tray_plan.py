@@ -43,6 +43,10 @@ class Tray:
         """The name of the partition that it has to be in, "" for none."""
         return f"{self.tenant}.{domain_of(self.rack, self.unit)}" if self.tenant else ""
 
+    def is_in(self, one: Partition) -> bool:
+        """Return whether it belongs there; one without a readable name is nobody's."""
+        return bool(self.tenant) and one.name == self.partition
+
 
 def plan_tray(tray: Tray, gpus: Sequence[Gpu], partitions: Sequence[Partition]) -> PartitionPlan:
     """Return what has to be sent for one tray, one act after the other, each after a new look."""
@@ -53,10 +57,10 @@ def plan_tray(tray: Tray, gpus: Sequence[Gpu], partitions: Sequence[Partition]) 
     mine: list[Partition] = []
     for one in partitions:
         if one.members is None:  # the manager's other list may say that it has none of them
-            if one.name == tray.partition or one.number in said or not (own and own <= listed):
+            if tray.is_in(one) or one.number in said or not (own and own <= listed):
                 detail = "its members are not named by their places"
                 blockers.append(build_blocker(one.name, detail))
-        elif one.name == tray.partition or (
+        elif tray.is_in(one) or (
             one.members & own and (one.number == DEFAULT or one.name.endswith(suffix))
         ):
             mine.append(one)
@@ -68,7 +72,7 @@ def plan_tray(tray: Tray, gpus: Sequence[Gpu], partitions: Sequence[Partition]) 
     blockers += _find_strangers(tray, own, mine, gpus)
     if blockers:
         return PartitionPlan(blockers=tuple(blockers))
-    acts = tuple(_find_acts(tray.partition, own, mine))
+    acts = tuple(_find_acts(tray, own, mine))
     return PartitionPlan(acts, wrong=() if acts else tuple(find_wrong(mine, gpus, own)))
 
 
@@ -147,7 +151,7 @@ def _find_strangers(
     trays = _list_trays(tray.plan, gpus)
     whose = {place: name for name, places in trays.items() for place in places}
     for one in mine:
-        if one.name != tray.partition:
+        if not tray.is_in(one):
             continue
         others = (one.members or frozenset()) - own
         for name in sorted({whose.get(place, "") for place in others}):
@@ -160,20 +164,20 @@ def _find_strangers(
 
 
 def _find_acts(
-    wanted: str, own: frozenset[Place], mine: Sequence[Partition]
+    tray: Tray, own: frozenset[Place], mine: Sequence[Partition]
 ) -> Iterable[PartitionAct]:
     """Yield what leaves first, and then what enters."""
     for one in mine:
         members = one.members or frozenset()
-        if one.name == wanted or not members & own:
+        if tray.is_in(one) or not members & own:
             continue
         stays = members - own
         verb = Verb.SET if stays else Verb.DELETE
         yield PartitionAct(verb, one.name, stays, one.ident)
-    if not wanted:
+    if not tray.tenant:
         return
-    at = next((one for one in mine if one.name == wanted), None)
+    at = next((one for one in mine if tray.is_in(one)), None)
     if at is None:
-        yield PartitionAct(Verb.CREATE, wanted, own)
+        yield PartitionAct(Verb.CREATE, tray.partition, own)
     elif not own <= (at.members or frozenset()):
-        yield PartitionAct(Verb.SET, wanted, (at.members or frozenset()) | own, at.ident)
+        yield PartitionAct(Verb.SET, at.name, (at.members or frozenset()) | own, at.ident)

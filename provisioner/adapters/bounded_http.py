@@ -98,17 +98,21 @@ class _Connector(aiohttp.TCPConnector):
     it, its own context is used again, which is slower and as safe: it compares the pin itself.
     """
 
+    def __init__(self, **ways: Any) -> None:
+        super().__init__(**ways)
+        self._keys: dict[tuple[str | None, int | None], Any] = {}  # each host's last one
+
     def _get_ssl_context(self, req: aiohttp.ClientRequest) -> ssl.SSLContext | None:
+        self._keys[req.url.raw_host, req.url.port] = req.connection_key
         if req.is_ssl() and (req.ssl is False or isinstance(req.ssl, aiohttp.Fingerprint)):
             return bare_context()
         return super()._get_ssl_context(req)
 
     def close_resting(self, host: str | None, port: int | None, keep: int) -> None:
         """Close connections to a host that nobody uses now, but `keep` (nor is `_conns` public)."""
-        for key, resting in getattr(self, "_conns", {}).items():
-            if (key.host, key.port) == (host, port):
-                while len(resting) > keep:
-                    resting.popleft()[0].close()  # the one that rests longest
+        resting = getattr(self, "_conns", {}).get(self._keys.get((host, port)), ())
+        while len(resting) > keep:
+            resting.popleft()[0].close()  # the one that rests longest
 
 
 class AnyFingerprint(aiohttp.Fingerprint):
@@ -273,7 +277,7 @@ def close_resting(session: aiohttp.ClientSession, url: str, *, keep: int) -> Non
     """Close what a session holds open to a host and nobody uses now, but `keep` of them."""
     where = URL(url)
     if isinstance(session.connector, _Connector):
-        session.connector.close_resting(where.host, where.port, keep)
+        session.connector.close_resting(where.raw_host, where.port, keep)
 
 
 def unwatched(session: aiohttp.ClientSession) -> aiohttp.ClientSession:

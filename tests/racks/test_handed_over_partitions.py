@@ -289,6 +289,14 @@ def test_one_look_that_shows_a_tray_in_no_partition_is_no_proof(tmp_path: Path) 
     assert owners(rig.manager, "t0") == {""}
 
 
+def test_a_manager_that_lists_nothing_as_at_its_start_proves_no_tray_out(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.manager.gpus.clear()
+    rig.manager.partitions.clear()
+    refused = rig.do("expel", make_node("t0", "acme", State.DRAINING))
+    assert refused == ["t0: the manager lists no GPU of rack r01"]
+
+
 def test_a_dead_tray_leaves_by_the_places_of_its_slot(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.do("admit", make_node("t0", "acme"))

@@ -125,7 +125,7 @@ class Decommission:
         told: list[str] = []
         for tray in trays:
             rack, unit = self.update.find(tray.name)
-            planned = plan_tray(Tray(self.update.plan, rack, unit), gpus, partitions)
+            planned = plan_tray(Tray(self.update.plan, rack, unit, for_good=True), gpus, partitions)
             told += [f"{one.subject}: {one.detail}" for one in planned.blockers]
             told += [f"{tray.name} is in partition {act.name}" for act in planned.acts]
             told += [f"{tray.name}: {each}" for each in planned.wrong]

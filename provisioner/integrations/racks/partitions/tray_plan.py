@@ -30,13 +30,16 @@ from provisioner.model.outcome import Blocker
 
 @dataclass(frozen=True)
 class Tray:
-    """A planned compute tray. `tenant` "": it leaves."""
+    """A planned compute tray. `tenant` "": it leaves its partitions. `for_good`: and its rack, of
+    which the manager may list nothing any more.
+    """
 
     plan: RackPlan
     rack: PlannedRack
     unit: PlannedUnit
     tenant: str = ""
     holders: Mapping[str, str] = field(default_factory=dict)  # whose each tray with a node is
+    for_good: bool = False
 
     @property
     def partition(self) -> str:
@@ -98,7 +101,7 @@ def _find_own(
         for place in one.members or ()
         if (place.domain, place.chassis) in chassis and place.slot == tray.unit.slot
     )
-    if not chassis and not tray.tenant and all(one.members == frozenset() for one in partitions):
+    if not chassis and tray.for_good and all(one.members == frozenset() for one in partitions):
         return frozenset(), []  # nobody is in any
     if not chassis:
         detail = f"the manager lists no GPU of rack {tray.rack.name}"

@@ -64,6 +64,7 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, Recorde
     return fleet(tmp_path_factory.mktemp("fleet"), nodes=1)
 
 
+@pytest.mark.slow
 def test_a_rehearsal_brings_the_twin_to_the_release_and_reports_as_the_campaign_would(
     drafted: tuple[Campaign, RecordedFleet, int], tmp_path: Path
 ) -> None:

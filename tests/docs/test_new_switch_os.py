@@ -79,6 +79,8 @@ _FIRST = "the first script of a new switch, which its own system fetches (docs/i
 _NVOS = "NVLink switches, whose NVOS speaks NVUE too"
 NAMING = {
     "integrations/racks/identity.py": _NVOS,
+    "integrations/racks/leaving/decommission_run.py": _NVOS,
+    "integrations/racks/targets/matrix_targets.py": _NVOS,
     "integrations/racks/reading.py": _NVOS,
     "integrations/racks/nvue.py": _NVOS,
     "integrations/racks/rack_update.py": _NVOS,

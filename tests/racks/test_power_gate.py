@@ -244,6 +244,6 @@ def test_the_command_counts_leaking_units_and_asks_for_isolation(
     monkeypatch.setenv("PROVISIONER_BMC_PASSWORD", "x")
 
     shown = CliRunner().invoke(rack_commands.app, words)
-    assert "2 units leak. Ask the building's operators" in shown.output
+    assert "Ask the building for electrical and liquid isolation: `rack isolate`" in shown.output
     told = CliRunner().invoke(rack_commands.app, [*words, "--json"])
     assert json.loads(told.stdout)["leaking"] == 2

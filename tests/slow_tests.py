@@ -2,7 +2,7 @@
 
 Programs of others do the work in their folders (browsers, routers, hosts under Ansible, clusters of
 databases, wheels in empty environments), or a process dies at each of its writes. A test elsewhere
-that takes more than five CPU seconds has the mark itself.
+that takes more than three CPU seconds has the mark itself.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 TESTS = """
 import subprocess, sys, time
@@ -25,6 +27,7 @@ def test_waits(): time.sleep(0.6)
 """
 
 
+@pytest.mark.slow
 def test_what_waits_is_cheap_and_what_computes_is_not_wherever_it_does(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     plugins = ["-p", "forked_runs", "-p", "cpu_durations", "--forks", "2", "--cpu-durations", "9"]

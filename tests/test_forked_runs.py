@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 TESTS = """
 import os, pathlib, warnings
@@ -33,6 +35,7 @@ def test_a_member(number, site, tmp_path):
 """
 
 
+@pytest.mark.slow
 def test_every_test_is_told_once_and_the_one_that_killed_its_process_is_named(
     tmp_path: Path,
 ) -> None:

@@ -214,6 +214,7 @@ def test_passwords_come_from_where_the_list_says() -> None:
     assert secrets.switches["leaf"][1].reveal() == "y"
 
 
+@pytest.mark.slow
 def test_a_list_of_thousands_of_hosts_with_their_ports_is_read() -> None:
     ports = [{"switch": "leaf", "rail": rail, "nic_slot": f"NIC_{rail}"} for rail in range(8)]
     hosts = [

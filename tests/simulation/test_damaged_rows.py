@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import virtual_time
 from rig import World
 from sqlalchemy import Connection, text
@@ -50,6 +51,7 @@ class Told:
     moved: bool  # a port of the guest
 
 
+@pytest.mark.slow
 def test_each_damaged_row_costs_its_nodes_and_no_other(tmp_path: Path) -> None:
     async def main() -> Told:
         world = World(tmp_path, nodes=6, seed=11)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from leaf_rig import Rig
 from repairing import HOST, Shop, lived
 
@@ -109,6 +110,7 @@ def entry() -> LedgerEntry:
     )
 
 
+@pytest.mark.slow
 def test_a_daemon_that_dies_after_it_sent_a_reset_does_not_send_it_again(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[int, Case]:
         world = shop.world

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rig import World
 from test_returns import HOST, HOUR_S, lived, state, want
 
@@ -24,6 +25,7 @@ def read_row(proof: ReleaseProof | None) -> tuple[str, RowVerdict] | None:
     return (rows[-1].seen, rows[-1].verdict) if rows else None
 
 
+@pytest.mark.slow
 def test_a_tenant_gets_a_host_without_the_login_and_it_comes_back_with_another_system(
     tmp_path: Path,
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_host_that_keeps_a_key_of_the_daemon_is_fenced_and_written_anew(tmp_pa
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_a_tenant_is_told_how_old_its_libraries_may_be_and_a_failed_write_keeps_the_node(
     tmp_path: Path,
 ) -> None:

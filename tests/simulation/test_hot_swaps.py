@@ -88,6 +88,7 @@ def test_a_drive_swapped_while_certified_is_erased_before_the_release(at_once: b
     assert any(s.startswith("memory/") for s in second.serials)
 
 
+@pytest.mark.slow
 def test_a_swap_that_only_the_host_itself_shows_is_seen_too(tmp_path: Path) -> None:
     async def live() -> tuple[Node, str, Certificate, Certificate, list[str]]:
         return await release_after_swap(await certify_unlisted(tmp_path), at_once=True)

@@ -138,6 +138,7 @@ def test_a_daemon_that_remembers_an_old_fleet_is_found(
     assert any(s.startswith("row ") and "not linearizable" in s for s in wrong)
 
 
+@pytest.mark.slow
 def test_a_switch_that_reports_a_change_that_it_never_made_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return made
 
 
+@pytest.mark.slow
 def test_the_plans_of_a_nodes_journey_are_made_beside_the_event_loop(
     threads: list[bool], tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ def write_again(
     return virtual_time.run(main())
 
 
+@pytest.mark.slow
 def test_an_implant_under_the_pinned_version_is_written_over_and_the_report_names_the_rest(
     tmp_path: Path,
 ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from branches import branch, certified_host, restart
 from rig import World
 from vms_rig import open_simulated
@@ -118,6 +119,7 @@ async def journey(world: World) -> dict[str, Any]:
     return seen
 
 
+@pytest.mark.slow
 def test_storage_is_part_of_a_handover_and_of_a_reclaim() -> None:
     seen = branch(certified_host, journey)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import virtual_time
 from rig import World
 from ufm_standin import Ufm
@@ -93,6 +94,7 @@ async def lived(world: World, ufm: Ufm) -> dict[str, object]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_node_is_a_customers_by_partition_and_in_no_two_of_them(tmp_path: Path):
     with ufm_over_https() as (ufm, partitions):
         twice = watched(ufm)

@@ -44,6 +44,7 @@ def lived(folder: Path, policy: str, *, revoked: bool) -> list[tuple[Node, tuple
 AGAIN = pytest.mark.long  # each way out of validity and each policy stay in every run once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "revoked", [pytest.param(False, marks=AGAIN), True], ids=["expired", "revoked"]
 )
@@ -60,6 +61,7 @@ def test_by_policy_it_is_drained_once_the_notice_has_run_out(tmp_path: Path, rev
     assert after[0].served == "red"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "revoked", [False, pytest.param(True, marks=AGAIN)], ids=["expired", "revoked"]
 )

@@ -58,6 +58,7 @@ def test_only_a_second_look_confirms_that_a_part_is_lost() -> None:
     assert lost_parts.confirm_losses(frozenset(), {}, 1300.0) == ((), False)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_vanishes_raises_an_alert_opens_a_case_and_informs_the_tenant(
     tmp_path: Path,
 ) -> None:

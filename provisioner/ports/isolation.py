@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from provisioner.model.integrations.partition import FabricPartitions
+from provisioner.model.inventory import Inventory
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
@@ -143,7 +144,8 @@ class Membership(Protocol):
     A host enters after its ports are in its tenant's network, and leaves before its storage and
     its ports do. A host that the system does not concern is left alone, with (), and is asked
     about before the turn of the system is waited for. `nodes`: all rows
-    of now, which say whose each other host is. Nothing is remembered: each method reads the system
+    of now, which say whose each other host is. `seen`: the host's last inventory, which says what
+    it is also where no list names it. Nothing is remembered: each method reads the system
     first, and one that changes it proves the end by reading, so that a successor repeats what is
     missing. `admit` and `expel` have one caller at a time, and raise `PortError` only.
     """
@@ -158,18 +160,24 @@ class Membership(Protocol):
         """Of its rows in the gate of a release."""
         ...
 
-    async def concerns(self, node: Node) -> bool:
+    async def concerns(self, node: Node, seen: Inventory | None) -> bool:
         """Return whether it has to do with a host, or that cannot be told. Raises nothing."""
         ...
 
-    async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+    async def admit(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[Blocker, ...]:
         """Bring a host into what its tenant has there, and out of all else; () if it is so."""
         ...
 
-    async def expel(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+    async def expel(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[Blocker, ...]:
         """Take a host that may have served out of all of it; () if it is proved to be in none."""
         ...
 
-    async def judge(self, node: Node, nodes: Sequence[Node]) -> tuple[GateRow, ...]:
+    async def judge(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[GateRow, ...]:
         """Return the rows of a release, read now; what is unread is unknown. Raises nothing."""
         ...

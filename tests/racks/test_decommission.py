@@ -205,6 +205,9 @@ def test_what_has_left_is_taken_out_of_the_plan_and_what_a_person_does_is_named(
     assert [unit.name for unit in kept.racks[0].units if unit.name == "s0"] == []
     assert RackPlan.model_validate_json(kept.model_dump_json()) == kept
     assert take_out(plan, [unit.name for _, unit in chosen]) is None
+    twice = plan.model_copy(update={"racks": plan.racks * 2})
+    with pytest.raises(ValueError, match="stands twice"):  # no command would read it
+        take_out(twice, ["s0"])
     assert all(any("BMC" in each for each in list_by_hand(unit)) for _, unit in chosen)
     with pytest.raises(InputError, match="no such unit"):
         choose(plan, ["nowhere"])

@@ -19,10 +19,7 @@ from branches import branch, certified_host, restart
 from rig import World
 
 from provisioner.control.fabric.fabric_standing import Fabrics
-from provisioner.execution.actions.reach import turn
-from provisioner.execution.tenancy.memberships import Memberships
 from provisioner.integrations.racks.partitions.handed_over import (
-    NAME,
     TrayPartitions,
 )
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
@@ -35,6 +32,7 @@ from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.integrations.sim.racks.nmx import Nmx
 from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.recovery import RowVerdict
 from provisioner.planning.places.address_plan import AddressPlan
@@ -42,7 +40,6 @@ from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import Call, Malformed, Reply, SwitchAddress, Unreachable
 from provisioner.runtime.integrations import open_memberships as open_all
 from provisioner.settings import Settings
-from provisioner.store.sql_store import open_store
 
 UUID, SERIAL, TRAYS = "4b47fa0f-7dbc-474b-b521-fc3ffc6dc7df", "C1", 4
 SLOTS = {f"t{n}": 11 + n for n in range(TRAYS)}
@@ -128,16 +125,19 @@ class Rig:
         self.plan = write_plan(folder)
         self.wire = Wire(self.manager)
         self.nodes: list[Node] = []
+        self.seen: Inventory | None = None
 
     def do(self, verb: str, node: Node) -> list[str]:
         """Return what refused it."""
         self.nodes = [*(n for n in self.nodes if n.id != node.id), node]
         asked = getattr(make_partitions(self.plan, self.wire), verb)
-        return [f"{b.subject}: {b.detail}" for b in asyncio.run(asked(node, self.nodes))]
+        blockers = asyncio.run(asked(node, self.nodes, self.seen))
+        return [f"{b.subject}: {b.detail}" for b in blockers]
 
     def judge(self, node: Node) -> list[tuple[str, str]]:
         asked = make_partitions(self.plan, self.wire).judge
-        return [(str(row.verdict), row.seen) for row in asyncio.run(asked(node, self.nodes))]
+        rows = asyncio.run(asked(node, self.nodes, self.seen))
+        return [(str(row.verdict), row.seen) for row in rows]
 
 
 def test_a_tray_comes_into_its_tenants_partition_and_out_of_every_one(tmp_path: Path) -> None:
@@ -505,9 +505,16 @@ async def journey(world: World) -> dict[str, Any]:
     assert proof is not None, (released, await why(world))
     seen["gate"] = [str(r.verdict) for r in proof.gate if "nvlink" in str(r.check)]
     seen["owners"] = owners(manager, "t0")
+    world.fabrics = Fabrics(AddressPlan())  # `racks_nvlink_manager` is unset
+    await restart(world)
+    await world.daemon.keeper.shrink("green", 0)
+    await world.clock.sleep(1800.0)
+    unset = await host(world)
+    seen["unset"] = (unset.state, unset.placement, owners(manager, "t0"), unset.note)
     whole = plan.read_text()
     plan.write_text(whole.replace(bmc, "https://another.test"))  # while its tenant has it
-    await world.daemon.keeper.shrink("green", 0)
+    world.fabrics = Fabrics(AddressPlan(), memberships=(beside,))
+    await restart(world)
     await world.clock.sleep(1800.0)
     lost = await host(world)
     seen["lost"] = (lost.state, lost.placement, owners(manager, "t0"))
@@ -533,7 +540,7 @@ async def why(world: World) -> list[Any]:
 
 
 def test_the_daemon_hands_a_tray_over_with_its_partition_and_takes_both_back() -> None:
-    """A foreign partition keeps it; then four deaths, a plan without it, and a silent manager."""
+    """A foreign partition keeps it; then four deaths, no setting, no plan, and a silent manager."""
     seen = branch(certified_host, journey)
 
     assert seen["kept"][0] is not State.RELEASED
@@ -541,6 +548,8 @@ def test_the_daemon_hands_a_tray_over_with_its_partition_and_takes_both_back() -
     assert seen["kept"][2] == []
     assert seen["gate"] == ["pass"]
     assert seen["owners"] == {"green.d01"}
+    assert seen["unset"][:3] == (State.DRAINING, Placement.CUSTOMER, {"green.d01"})
+    assert "`racks_nvlink_manager` is not set" in seen["unset"][3]
     assert seen["lost"] == (State.DRAINING, Placement.CUSTOMER, {"green.d01"})
     assert seen["stuck"] == (State.DRAINING, Placement.CUSTOMER, {"green.d01"})
     assert seen["back"] == (State.CERTIFIED, Placement.MAINTENANCE, {""})
@@ -549,33 +558,6 @@ def test_the_daemon_hands_a_tray_over_with_its_partition_and_takes_both_back() -
     pair = ["POST green.d01 4", "DELETE green.d01 0"]
     assert seen["log"] == ["PUT Default 12", *pair, *pair]
     assert seen["violations"] == []
-
-
-async def _wait_beside(folder: Path, tray: str) -> bool:
-    """Return whether a node is handed over while another tray has the manager's turn."""
-    rig = Rig(folder)
-    beside = Memberships([make_partitions(rig.plan, rig.wire)], open_store(":memory:"))
-    has, end = asyncio.Event(), asyncio.Event()
-
-    async def hold() -> None:
-        async with turn(NAME):
-            has.set()
-            await end.wait()
-
-    holding = asyncio.create_task(hold())
-    await has.wait()
-    task = asyncio.create_task(beside.admit(make_node(tray, "acme")))
-    done, _ = await asyncio.wait([task], timeout=0.5)
-    end.set()
-    await asyncio.gather(holding, task)
-    return bool(done)
-
-
-@pytest.mark.parametrize(("tray", "passes"), [("t9", True), ("t0", False)])
-def test_a_node_of_no_rack_waits_for_no_turn_of_the_manager(
-    tmp_path: Path, tray: str, passes: bool
-) -> None:
-    assert asyncio.run(_wait_beside(tmp_path, tray)) is passes
 
 
 # --- settings

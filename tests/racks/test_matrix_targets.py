@@ -34,7 +34,7 @@ STACKS = [
     (GB300, "power-shelf-delta", {"shelf.pmc": "3.2.4", "shelf.psu": "0104"}),
     (GB300, "power-shelf-liteon", {"shelf.pmc": "1.3.10", "shelf.psu": "0101"}),
 ]
-DELTA = "power-shelf-delta"
+DELTA, LITEON = "power-shelf-delta", "power-shelf-liteon"
 
 
 @pytest.mark.parametrize(("release", "profile", "versions"), STACKS)
@@ -62,7 +62,7 @@ def test_a_release_with_two_makes_of_shelves_has_no_target_until_one_is_named() 
 
     named = find_targets(MATRIX, GB300, ["power-shelf-liteon"])
     assert {one.component: one.version for one in named.found}["pmc"] == "1.3.10"
-    assert named.gaps == ()
+    assert find_targets(MATRIX, GB300, [DELTA]).gaps == ()
     with pytest.raises(InputError, match="no such profile"):
         find_targets(MATRIX, GB300, ["x"])
 
@@ -93,6 +93,30 @@ def test_every_version_of_a_draft_stands_in_the_campaign_that_is_made_of_it() ->
         assert asked.targets[one.kind][one.component] == one.version
         assert asked.packages[one.kind][one.component].versions == one.versions
     assert fill_targets(asked, MATRIX, GB200) == (asked, ())
+
+
+def test_a_shelf_whose_ids_nobody_publishes_is_proved_by_no_id_of_another_maker() -> None:
+    """`FW_PMC_*` is Delta's; what LiteOn calls its controller there is in no source."""
+    shelf = [Kind.POWER_SHELF]
+    told = find_targets(MATRIX, GB300, [LITEON], shelf)
+    assert [(one.component, one.version, one.versions) for one in told.found] == [
+        ("pmc", "1.3.10", {}),
+        ("psu", "0101", {}),
+    ]
+    assert [gap.partition(": no source tells the ids of PF-*")[0] for gap in told.gaps] == [
+        "power-shelf: pmc",
+        "power-shelf: psu",
+    ]
+    drafted = "\n".join(draft_campaign(GB300, told))
+    assert "FW_" not in drafted
+    asked = CampaignFile.model_validate(yaml.safe_load(drafted))
+    assert asked.targets[Kind.POWER_SHELF] == {"pmc": "1.3.10", "psu": "0101"}
+    assert asked.packages == {}
+    file = {"file": "a", "sha256": "0" * 64}
+    pmc = {"pmc": {"files": [file], "versions": {"PMC": ["1.3.9"]}}}
+    wrong = ask(targets={"power-shelf": {}}, packages={"power-shelf": pmc})
+    with pytest.raises(InputError, match=r"pins 1\.3\.10, and nothing here proves it"):
+        fill_targets(wrong, MATRIX, GB300, [LITEON])
 
 
 def ask(**more: Any) -> CampaignFile:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from provisioner.adapters.read_only.hosts import ReadOnlyPartitions, ReadOnlySpaces
 from provisioner.model.adoption.capability import Capability
+from provisioner.model.inventory import Inventory
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
@@ -244,29 +246,32 @@ class GrantedMembership:
         self.name = membership.name
         self.check = membership.check
 
-    async def concerns(self, node: Node) -> bool:
-        return await self._membership.concerns(node)
+    async def concerns(self, node: Node, seen: Inventory | None) -> bool:
+        return await self._membership.concerns(node, seen)
 
-    async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
-        return await self._change(node, nodes, self._membership.admit)
+    async def admit(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[Blocker, ...]:
+        return await self._change(node, partial(self._membership.admit, node, nodes, seen))
 
-    async def expel(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
-        return await self._change(node, nodes, self._membership.expel)
+    async def expel(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[Blocker, ...]:
+        return await self._change(node, partial(self._membership.expel, node, nodes, seen))
 
-    async def judge(self, node: Node, nodes: Sequence[Node]) -> tuple[GateRow, ...]:
-        return await self._membership.judge(node, nodes)
+    async def judge(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[GateRow, ...]:
+        return await self._membership.judge(node, nodes, seen)
 
     async def _change(
-        self,
-        node: Node,
-        nodes: Sequence[Node],
-        change: Callable[[Node, Sequence[Node]], Awaitable[tuple[Blocker, ...]]],
+        self, node: Node, change: Callable[[], Awaitable[tuple[Blocker, ...]]]
     ) -> tuple[Blocker, ...]:
         guarded = [one for one in await self._gate.list_guarded() if one.id == node.id]
         words = f"{self.name}: its membership"
         try:
             async with admit_act(self._gate, guarded, Capability.ISOLATION, words):
-                return await change(node, nodes)
+                return await change()
         except NotGranted as refused:
             return (_refuse(node.id, refused),)
 

@@ -142,7 +142,7 @@ def tenancy_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> Tenancy:
     spaces = None
     if fabrics.spaces is not None:
         spaces = TenantSpaces(fabrics.spaces, store, site.clock, site.settings)
-    beside = Memberships(fabrics.memberships, store) if fabrics.memberships else None
+    beside = Memberships(fabrics.memberships, store)
     if site.settings.isolation == "infiniband":
         assert fabrics.partitions is not None
         leaves = Tenancy(site, store, fabrics.plan)

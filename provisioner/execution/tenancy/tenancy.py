@@ -370,6 +370,8 @@ class Tenancy:
         if moved.blockers:
             return moved
         for one in self._beside:
+            if isinstance(one, Memberships) and not one.systems:
+                continue  # nothing to enter: nobody is asked for objections once more
             refused = () if objections is None else tuple(await objections())
             if refused := refused or await one.admit(node):
                 return replace(moved, blockers=refused, persisted=False)

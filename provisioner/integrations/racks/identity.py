@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from provisioner.model.inventory import DeviceKind, Inventory
+
 Json = Mapping[str, Any]
 _NO_VALUE = re.compile(r"\s*(|n/?a|none|null|unknown|0+)\s*", re.IGNORECASE)
 _TEXT_MAX = 128  # characters of a serial or a model
@@ -53,6 +55,7 @@ class Classified:
 
 _CARTRIDGE = re.compile(r"CBC_\d+")
 _RACK_PRODUCT = re.compile(r"\b(GB|VR)(\d{3})?(NVL| NVL| BMC)", re.IGNORECASE)
+_RACK_GPU = re.compile(r"\b(GB|VR)\d{3}", re.IGNORECASE)  # "NVIDIA GB200", as drivers print it
 _SWITCH_CHIP = re.compile(r"(?:MGX_)?NVSwitch_\d+")  # HGX_NVSwitch_n is inside an 8-GPU host
 _SWITCH_MODEL = re.compile(r"N5\d\d\d_LD")
 _SHELF = re.compile(r"power_?shelf(_\d+)?", re.IGNORECASE)
@@ -85,6 +88,20 @@ def _tray_marks(marks: Marks) -> Sequence[str]:
     if _RACK_PRODUCT.search(marks.product):
         told.append(f"the product {marks.product}")
     return told
+
+
+def find_tray_model(seen: Inventory | None) -> str:
+    """Return the model by which a host is a rack's tray, "" for none. A host of which nothing was
+    ever read was no tenant's by us.
+    """
+    if seen is None:
+        return ""
+    gpus = (one.model or "" for one in seen.devices if one.kind is DeviceKind.GPU)
+    boards = (one.model or "" for one in seen.devices if one.kind is DeviceKind.BASEBOARD)
+    products = (seen.model or "", *boards)
+    told = [one for one in products if _RACK_PRODUCT.search(one)]
+    told += [one for one in gpus if _RACK_GPU.search(one)]
+    return told[0] if told else ""
 
 
 def _switch_marks(marks: Marks) -> Sequence[str]:

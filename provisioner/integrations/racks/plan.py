@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -54,6 +55,9 @@ Address = Annotated[
 Outlet = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", max_length=128)
 ]
+
+
+NodeName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 
 class PlannedUnit(Record):
@@ -113,9 +117,10 @@ class PlannedRack(Record):
 
 
 class RackPlan(Record):
-    """All racks of a site."""
+    """All racks of a site. `outside`: nodes with a rack's GPUs that stand in none (NVL4)."""
 
     racks: tuple[PlannedRack, ...] = Field(min_length=1, max_length=RACKS_MAX)
+    outside: tuple[NodeName, ...] = Field(default=(), max_length=1 << 16)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -134,6 +139,14 @@ class RackPlan(Record):
                 return rack
         known = ", ".join(rack.name for rack in self.racks[:8])
         raise InputError("RACK", name, f"the plan has no such rack (it has {known})", "Name one.")
+
+
+def normalize_host(host: str) -> str:
+    """Return a host as certificates have it: an address in its one spelling."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host
 
 
 def read_plan(file: Path) -> RackPlan:

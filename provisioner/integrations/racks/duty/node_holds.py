@@ -25,7 +25,7 @@ from provisioner.integrations.racks.duty.approval import (
     read_state,
 )
 from provisioner.integrations.racks.hand_journals import HANDS
-from provisioner.integrations.racks.plan import RackPlan
+from provisioner.integrations.racks.plan import RackPlan, normalize_host
 from provisioner.model.events.node_events import NodeWaits
 from provisioner.model.input_error import InputError
 from provisioner.model.node import BmcRef, Node, State
@@ -240,7 +240,7 @@ def find_tenant(node: Node) -> str:
 
 
 def find_socket(url: str) -> str:
-    """Return HOST:PORT of an address."""
+    """Return HOST:PORT of an address: one for all of its spellings."""
     parts = urlsplit(url.lower())
     port = parts.port or (80 if parts.scheme == "http" else 443)
-    return f"{parts.hostname}:{port}"
+    return f"{normalize_host((parts.hostname or '').rstrip('.'))}:{port}"

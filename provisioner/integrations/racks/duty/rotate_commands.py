@@ -30,13 +30,17 @@ from provisioner.integrations.racks.duty.certificate_commands import (
 from provisioner.integrations.racks.duty.switch_bundle import (
     Bundle,
     find_refusals,
-    normalize_host,
     read_bundle,
 )
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
 from provisioner.integrations.racks.partitions.tenant_partitions import ENDED
-from provisioner.integrations.racks.plan import PlannedUnit, RackPlan, read_plan
+from provisioner.integrations.racks.plan import (
+    PlannedUnit,
+    RackPlan,
+    normalize_host,
+    read_plan,
+)
 from provisioner.integrations.racks.update_log import BEGAN, TOLD, VOID, Line, UpdateLog, hold_log
 from provisioner.integrations.racks.water_commands import PlanFile, ask_person
 from provisioner.model.input_error import InputError

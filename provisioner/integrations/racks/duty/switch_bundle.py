@@ -7,7 +7,6 @@ would not last longer, is refused here by name, before anything is sent.
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -123,11 +122,3 @@ def _encode(key: Any) -> bytes:
 
 def _day(at: float) -> str:
     return time.strftime("%F", time.gmtime(at))
-
-
-def normalize_host(host: str) -> str:
-    """Return a host as certificates have it: an address in its one spelling."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return host

@@ -102,11 +102,16 @@ def list_by_hand(unit: PlannedUnit) -> Iterable[str]:
 
 
 def take_out(plan: RackPlan, left: Iterable[str]) -> RackPlan | None:
-    """Return a plan without these units, None where nothing is left of it."""
+    """Return a plan without these units, None where nothing is left of it. Raises ValueError for
+    one that no command would read.
+    """
     gone = frozenset(left)
     kept = [
         rack.model_copy(update={"units": units})
         for rack in plan.racks
         if (units := tuple(unit for unit in rack.units if unit.name not in gone))
     ]
-    return RackPlan(racks=tuple(kept)) if kept else None
+    if not kept:
+        return None
+    left_over = plan.model_copy(update={"racks": tuple(kept)})
+    return RackPlan.model_validate(left_over.model_dump(mode="json"))

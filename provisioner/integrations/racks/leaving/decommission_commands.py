@@ -207,7 +207,10 @@ async def carry_out(run: Decommission, chosen: Chosen, out: Path | None) -> list
         for each in list_by_hand(unit):
             typer.echo(f"{unit.name}: by hand: {each}")
     if out is not None:
-        kept = take_out(run.update.plan, [u.name for _, u in chosen])
+        try:
+            kept = take_out(run.update.plan, [u.name for _, u in chosen])
+        except ValueError as error:
+            return [f"{out} was not written: {error}"[:400]]
         if kept is None:
             return [f"{out} was not written: nothing is left of the plan"]
         written = kept.model_dump_json(indent=2) + "\n"

@@ -9,13 +9,13 @@ same act; two looks that ask for none are the proof, and a killed daemon's succe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.integrations.racks.duty.node_holds import find_tenant, place_nodes
-from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.identity import Kind, find_tray_model
 from provisioner.integrations.racks.partitions.nmx_client import (
     LOOKS_MAX,
     POLL_S,
@@ -29,6 +29,7 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
 from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
 from provisioner.integrations.racks.plan import RackPlan, Stamp, read_plan, read_stamp
 from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
@@ -37,6 +38,7 @@ from provisioner.ports.isolation import Membership
 from provisioner.settings import Settings
 
 NAME = "nvlink/partitions"
+TURN_S = 600.0  # after which no further round begins: other trays wait for this one
 ROUNDS_MAX = 16  # a tray is in few partitions, and each act takes two looks; others may write, too
 
 
@@ -53,28 +55,35 @@ class TrayPartitions:
         self._pause = pause
         self._plan: tuple[Stamp, RackPlan] | None = None
 
-    async def concerns(self, node: Node) -> bool:
-        """Return whether a node is a planned tray, or that cannot be told."""
+    async def concerns(self, node: Node, seen: Inventory | None) -> bool:
+        """Return whether a node is a tray, by the plan or by what it is, or that cannot be told."""
         if node.kind is not NodeKind.HOST:
             return False
         try:
-            return bool(place_nodes(await self._read_plan(), [node]))
+            plan = await self._read_plan()
         except (InputError, OSError):
             return True
+        return bool(place_nodes(plan, [node]) or _find_unplanned(plan, node, seen))
 
-    async def admit(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+    async def admit(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[Blocker, ...]:
         """Bring a tray into its tenant's partition, and out of every other one."""
-        return await self._bring(await self._find_tray(node, nodes, node.tenant))
+        return await self._bring(await self._find_tray(node, nodes, seen, node.tenant))
 
-    async def expel(self, node: Node, nodes: Sequence[Node]) -> tuple[Blocker, ...]:
+    async def expel(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[Blocker, ...]:
         """Take a tray that may have served out of every partition."""
         if not find_tenant(node):
             return ()  # no tenant was given its GPUs; a handover brings them where they belong
-        return await self._bring(await self._find_tray(node, nodes, ""))
+        return await self._bring(await self._find_tray(node, nodes, seen, ""))
 
-    async def judge(self, node: Node, nodes: Sequence[Node]) -> tuple[GateRow, ...]:
+    async def judge(
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None
+    ) -> tuple[GateRow, ...]:
         """Return whether its tenant's partition has it, by the manager's two lists."""
-        tray = await self._find_tray(node, nodes, node.tenant)
+        tray = await self._find_tray(node, nodes, seen, node.tenant)
         if tray is None:
             return ()
         if isinstance(tray, Blocker):
@@ -95,7 +104,11 @@ class TrayPartitions:
         seen: PartitionPlan | None = None
         wrong: Sequence[str] = ()
         looks = 0
+        until = self._client.now() + TURN_S
         for _ in range(ROUNDS_MAX):
+            if self._client.now() >= until:
+                detail = f"the manager is too slow: no end within {TURN_S / 60:.0f} minutes"
+                return (build_blocker(tray.unit.name, detail),)
             if (busy := await self._client.wait_idle()) is not None:
                 return (busy,)
             planned = await self._look(tray)
@@ -122,7 +135,7 @@ class TrayPartitions:
         return plan_tray(tray, *await self._client.look())
 
     async def _find_tray(
-        self, node: Node, nodes: Sequence[Node], tenant: str
+        self, node: Node, nodes: Sequence[Node], seen: Inventory | None, tenant: str
     ) -> Tray | Blocker | None:
         """Return the planned tray that a node is, None where it is none."""
         if node.kind is not NodeKind.HOST:
@@ -150,7 +163,7 @@ class TrayPartitions:
         if len(found) > 1:
             return build_blocker(node.id, "its BMCs are those of several planned trays")
         if not found:
-            return None
+            return _find_unplanned(plan, node, seen, placed)
         holders = {unit: find_tenant(other) for unit, (other, _) in placed.items()}
         return Tray(plan, *found[0], tenant, holders)
 
@@ -159,6 +172,27 @@ class TrayPartitions:
         if self._plan is None or self._plan[0] != stamp:
             self._plan = (stamp, await asyncio.to_thread(read_plan, self._file))
         return self._plan[1]
+
+
+def _find_unplanned(
+    plan: RackPlan, node: Node, seen: Inventory | None, placed: Container[str] = ()
+) -> Blocker | None:
+    """Return why a host whose BMC no planned tray has is not left alone: it may be one of them."""
+    model = find_tray_model(seen)
+    if not model or node.id in plan.outside:
+        return None
+    where = next((ref.url for ref in node.bmcs if ref.kind == "host"), "no address")
+    units = (unit for rack in plan.racks for unit in rack.units)
+    free = [u.name for u in units if u.kind is Kind.COMPUTE_TRAY and u.name not in placed]
+    left = f"; without a node: {', '.join(free[:4])}" if free else ""
+    return Blocker(
+        reason=Reason.CANNOT_TELL,
+        subject=node.id,
+        detail=f"it is a tray of an NVLink rack ({model}), and no planned tray has its BMC's "
+        f"address {where}{left}"[:300],
+        unblock="Write its tray's `bmc` in the plan of racks as the node has it; a host that "
+        "stands in no rack goes under `outside` there.",
+    )
 
 
 def _row(subject: str, verdict: RowVerdict, seen: str) -> GateRow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -32,8 +33,10 @@ PREFIX = "/nmx/v1"
 READ_S = 60.0
 BYTES_MAX = 32 * 2**20
 POLL_S = 2.0
-POLLS_MAX = 150  # of one operation: five minutes, or hours where each answer takes READ_S
-IDLE_POLLS_MAX = 30  # for what others began: a minute, and then it is tried again
+ACT_S = 300.0  # of one operation; how long one takes is published nowhere: assumed
+POLLS_MAX = 150
+IDLE_S = 60.0  # for what others began; then it is tried again
+IDLE_POLLS_MAX = 30
 LOOKS_MAX = 5  # after an operation ended, or was forgotten
 
 
@@ -45,10 +48,15 @@ class NmxClient:
         transport: SwitchTransport,
         address: SwitchAddress,
         pause: Callable[[float], Awaitable[None]],
+        now: Callable[[], float] = monotonic,
     ) -> None:
+        """`now` gives seconds that only grow: whoever waits here keeps all others waiting, and each
+        answer may take READ_S.
+        """
         self._transport = transport
         self._address = address
         self._pause = pause
+        self.now = now
 
     async def look(self) -> tuple[Sequence[Gpu], Sequence[Partition]]:
         """Return GPUs and partitions as they are listed now. Raises PortError."""
@@ -60,6 +68,7 @@ class NmxClient:
 
     async def make(self, act: PartitionAct) -> Blocker | None:
         """Send one act, follow it, and prove it by the listing; return why it is not so."""
+        until = self.now() + ACT_S
         said = ""
         try:
             said = await self._follow(await self._send(act))
@@ -72,6 +81,8 @@ class NmxClient:
         except PortError as error:
             return _no(act, error.reason, str(error))
         for number in range(LOOKS_MAX):
+            if number and self.now() >= until:
+                break
             if number:
                 await self._pause(POLL_S)
             try:
@@ -87,8 +98,11 @@ class NmxClient:
         One whose sender died may still be carried out, and what it changes is not listed yet.
         Raises PortError.
         """
+        until = self.now() + IDLE_S
         running: Sequence[str] = ()
         for number in range(IDLE_POLLS_MAX):
+            if number and self.now() >= until:
+                break
             if number:
                 await self._pause(POLL_S)
             try:
@@ -139,20 +153,27 @@ class NmxClient:
 
     async def _follow(self, operation: str) -> str:
         """Wait for the end of an operation; return what is said of one that did not succeed."""
+        until = self.now() + ACT_S
+        silent = ""
         for _ in range(POLLS_MAX if operation else 0):
             try:
                 shown = await self._get(f"/operations/{quote(operation, safe='')}")
             except Malformed as error:
                 return f"its operation is not shown any more: {error}"
-            except PortError:
+            except PortError as error:
                 shown = {}
+                silent = f": {error}"
+            else:
+                silent = ""
             status = shown.get("Status") if isinstance(shown, dict) else None
             if status in ENDED:
                 result = shown.get("Result")
                 told = result.get("Details") if isinstance(result, dict) else ""
                 return "" if status == "completed" else f"{status}: {told or ''}"[:300]
+            if self.now() >= until:
+                break
             await self._pause(POLL_S)
-        return "its operation did not end in time" if operation else ""
+        return f"its operation did not end in time{silent}"[:300] if operation else ""
 
     async def _get(self, where: str) -> Any:
         call = Call("GET", f"{PREFIX}{where}", timeout_s=READ_S, size_max_bytes=BYTES_MAX)

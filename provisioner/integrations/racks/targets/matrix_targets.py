@@ -41,17 +41,22 @@ MATCHES = {  # a profile's `match.kind`
     Kind.NVLINK_SWITCH: "nvlink-switch",
     Kind.POWER_SHELF: "power-shelf",
 }
+_DELTA = ("AHE", "ECD")  # models and part numbers of the one maker whose ids are published
 _PACKAGE = "hgx.bundle"
 _KEYS = ("", "_n04")  # devices print the key of a root of trust behind its version
 
 
 @dataclass(frozen=True)
 class Target:
-    """One component's target, and by inventory id the versions that prove it, with sources."""
+    """One component's target, and by inventory id the versions that prove it, with sources.
+
+    `spelled`: the target as devices print it. Without `versions` nobody publishes its ids.
+    """
 
     kind: Kind
     component: str
     version: str
+    spelled: tuple[str, ...]
     versions: Mapping[str, tuple[str, ...]]
     sources: tuple[str, ...]
 
@@ -109,9 +114,16 @@ def _find_target(kind: Kind, component: str, profile: Profile) -> Target | None:
     main = next(iter(SHOWN[component]))
     if main not in known:
         return None  # parts without the main one name no package
-    versions = {SHOWN[component][k]: spell(k, pin) for k, pin in known.items()}
+    shown = _has_known_ids(kind, profile)
+    versions = {SHOWN[component][k]: spell(k, pin) for k, pin in known.items() if shown}
     sources = tuple(dict.fromkeys(pin.evidence for pin in known.values() if pin.evidence))
-    return Target(kind, component, known[main].version, versions, sources)
+    told = known[main]
+    return Target(kind, component, told.version, spell(main, told), versions, sources)
+
+
+def _has_known_ids(kind: Kind, profile: Profile) -> bool:
+    """Return whether the ids of `SHOWN` are those of a profile's maker."""
+    return kind is not Kind.POWER_SHELF or all(m.startswith(_DELTA) for m in profile.match.models)
 
 
 def spell(kind: str, pin: Pin) -> tuple[str, ...]:
@@ -134,6 +146,10 @@ def _find_gaps(kind: Kind, profile: Profile, sought: Mapping[str, str]) -> Itera
             elif not pin.known:
                 where = pin.sought or sought.get(pinned, "nobody says where it is published")
                 yield f"{kind}: {component}: {pinned} is unknown: {where}"
+        if not _has_known_ids(kind, profile):
+            make = ", ".join(profile.match.models)
+            why = f"no source tells the ids of {make}: write its package by hand"
+            yield f"{kind}: {component}: {why}"
 
 
 def fill_targets(
@@ -168,9 +184,9 @@ def _check_package(asked: CampaignFile, target: Target, release: str) -> None:
             if same and not set(allowed) & set(pinned):
                 problem = f"{release} pins {' or '.join(pinned)}"
                 raise InputError(f"{where}.{ident}", ", ".join(allowed), problem, remedy)
-    main = next(iter(target.versions.values()))
-    if not any(set(allowed) & set(main) for _, allowed in said):  # a maker may spell ids otherwise
-        problem = f"{release} pins {' or '.join(main)}, and nothing here proves it"
+    main = set(target.spelled)
+    if not any(set(allowed) & main for _, allowed in said):  # a maker may spell ids otherwise
+        problem = f"{release} pins {' or '.join(target.spelled)}, and nothing here proves it"
         raise InputError(where, ", ".join(package.versions), problem, remedy)
 
 
@@ -185,9 +201,11 @@ def draft_campaign(release: str, targets: Targets) -> Iterator[str]:
     for kind, listed in by_kind.items():
         said = ", ".join(f'{each.component}: "{each.version}"' for each in listed)
         yield f"  {kind}: {{{said}}}"
-    yield "packages:" if by_kind else "packages: {}"
-    for kind, listed in by_kind.items():
-        yield f"  {kind}:"
+    proved = {kind: [one for one in listed if one.versions] for kind, listed in by_kind.items()}
+    yield "packages:" if any(proved.values()) else "packages: {}"
+    for kind, listed in proved.items():
+        if listed:
+            yield f"  {kind}:"
         for each in listed:
             yield f"    {each.component}:  # {', '.join(each.sources)}"
             yield "      files: []  # file and sha256 of each, or url for NVOS"

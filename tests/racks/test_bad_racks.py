@@ -17,7 +17,7 @@ from provisioner.integrations.racks.update_steps import Do
 from provisioner.integrations.sim.racks.rack import ROOT, Tree
 from provisioner.integrations.sim.racks.shelf import Shelf
 from provisioner.integrations.sim.racks.tray import Tray
-from provisioner.ports import Call
+from provisioner.ports import Call, Unreachable
 
 Break = Callable[[Rig], None]
 
@@ -161,6 +161,27 @@ def test_a_shelf_of_which_no_supply_says_anything_is_not_cut(tmp_path: Path) -> 
 
     assert "p1 does not say whether it is on" in ended.why
     assert written == []
+
+
+def test_a_shelfs_lost_answer_behind_hosts_that_are_off_does_not_leave_them_so(
+    tmp_path: Path,
+) -> None:
+    rig, written = bad_rig(tmp_path, lambda _: None)
+    note = rig.wires.before
+    lost: list[str] = []
+
+    def lose(url: str, call: Call) -> None:
+        note(url, call)
+        if len(written) >= 3 and len(lost) < 6 and "PowerSubsystem" in call.path:
+            lost.append(call.path)
+            raise Unreachable("no answer", maybe_executed=False)
+
+    rig.wires.before = lose
+    ended = reboot(rig)
+
+    assert len(lost) == 6
+    assert ended.do is Do.DONE, ended
+    assert [rig.tray(f"t{n}").power for n in range(2)] == ["On", "On"]
 
 
 TRAYS = [each for each in BAD if each[0] is not answer_half]

@@ -7,7 +7,6 @@ switch at a time; it is done when a TLS handshake with the controller's port sho
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from cryptography import x509
 
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.bmc_options import CaOption
-from provisioner.cli.options.checked_options import check_ca, check_url
+from provisioner.cli.options.checked_options import check_ca
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.duty.certificate_commands import (
     CONTROLLER_PORT,
@@ -34,6 +33,7 @@ from provisioner.integrations.racks.duty.switch_bundle import (
 )
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.partitions.partition_commands import read_manager_login
 from provisioner.integrations.racks.partitions.tenant_partitions import ENDED
 from provisioner.integrations.racks.plan import (
     PlannedUnit,
@@ -44,7 +44,7 @@ from provisioner.integrations.racks.plan import (
 from provisioner.integrations.racks.update_log import BEGAN, TOLD, VOID, Line, UpdateLog, hold_log
 from provisioner.integrations.racks.water_commands import PlanFile, ask_person
 from provisioner.model.input_error import InputError
-from provisioner.ports import PortError, Secret, SwitchAddress, Unreachable
+from provisioner.ports import PortError, Unreachable
 
 SENDS_MAX = 3  # of one bundle: NVIDIA says that one that failed may be tried again
 LOOKS_MAX = 60
@@ -166,11 +166,8 @@ def rotate_certificate(
     door = Door(unit.name, "NVLink controller", host, CONTROLLER_PORT, optional=True)
     made = _read_bundle(bundle)
     authority = _read_issuer(issuer)
-    secret = os.environ.get(VARIABLE, "")
-    if not secret:
-        raise InputError("--user", user, "no password is given", f"Set {VARIABLE}.")
+    address = read_manager_login(manager, user)
     check_ca("--ca", ca)
-    address = SwitchAddress(check_url("--manager", manager), user, Secret(secret))
     shown = asyncio.run(read_door(door))
     if shown.sha256 == made.sha256:
         typer.echo(f"{switch} presents it")

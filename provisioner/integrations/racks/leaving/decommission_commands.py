@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ import typer
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.bmc_options import CaOption, InsecureOption, UserOption
-from provisioner.cli.options.checked_options import check_url
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import CampaignFile, group_units
 from provisioner.integrations.racks.duty.approval import list_campaigns
@@ -32,6 +30,7 @@ from provisioner.integrations.racks.leaving.decommission import (
 )
 from provisioner.integrations.racks.leaving.decommission_run import Decommission
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.partitions.partition_commands import read_manager_login
 from provisioner.integrations.racks.plan import (
     PlannedRack,
     PlannedUnit,
@@ -45,7 +44,6 @@ from provisioner.integrations.racks.update_start import find_unproved
 from provisioner.integrations.racks.water_commands import PlanFile, WaterOption, ask_person
 from provisioner.integrations.racks.water_file import open_water
 from provisioner.model.input_error import InputError
-from provisioner.ports import Secret, SwitchAddress
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.whole_files import replace_file
 
@@ -145,7 +143,7 @@ def decommission(
     chosen = choose(plan, names)
     if not (who.strip() and why.strip()):
         raise InputError("--who", who, "nobody decided it, or not why", "Give --who and --why.")
-    address = _build_manager(manager, manager_user)
+    address = read_manager_login(manager, manager_user, "--manager-user")
     wires = (RedfishTransport(ca_file=ca), SwitchHttps(ca_file=ca))
     asked = read_record(campaign, CampaignFile)
     made = build_update(plan, asked, wires, (user, nvos_user), ca, insecure=insecure)
@@ -173,13 +171,6 @@ def decommission(
     for each in left:
         typer.echo(strip_controls(each), err=True)
     raise typer.Exit(1 if left else 0)
-
-
-def _build_manager(manager: str, user: str) -> SwitchAddress:
-    secret = os.environ.get(VARIABLE, "")
-    if not secret:
-        raise InputError("--manager-user", user, "no password is given", f"Set {VARIABLE}.")
-    return SwitchAddress(check_url("--manager", manager), user, Secret(secret))
 
 
 async def show(run: Decommission, chosen: Chosen) -> list[str]:

@@ -54,11 +54,8 @@ def partitions(
     plan = read_plan(file)
     limited = limit_plan(plan, [plan.find(name).name for name in racks])
     tenants = _read_tenants(campaign)
-    secret = os.environ.get(VARIABLE, "")
-    if not secret:
-        raise InputError("--user", user, "no password is given", f"Set {VARIABLE}.")
+    address = read_manager_login(manager, user)
     check_ca("--ca", ca)
-    address = SwitchAddress(check_url("--manager", manager), user, Secret(secret))
 
     async def run() -> tuple[PartitionPlan, Blocker | None]:
         transport = SwitchHttps(ca_file=ca)
@@ -118,3 +115,11 @@ async def _carry_out(
         if (failed := await asked.make(act)) is not None:
             return plan_partitions(plan, tenants, *await asked.look()), failed
     return plan_partitions(plan, tenants, *await asked.look()), None
+
+
+def read_manager_login(manager: str, user: str, option: str = "--user") -> SwitchAddress:
+    """Return the manager's address and login. `option`: of its user. Raises InputError."""
+    secret = os.environ.get(VARIABLE, "")
+    if not secret:
+        raise InputError(option, user, "no password is given", f"Set {VARIABLE}.")
+    return SwitchAddress(check_url("--manager", manager), user, Secret(secret))

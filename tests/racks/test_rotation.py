@@ -7,10 +7,12 @@ The manager answers as NVIDIA's page "Rotate Customer Certificates" of NetQ NVLi
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import ipaddress
 import itertools
 import os
 import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -168,6 +170,11 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
         server.close()
         await runner.cleanup()
 
+    # forked runs of these tests share the address: one controller stands there at a time
+    turn = os.open(
+        Path(tempfile.gettempdir(), f"provisioner-{HOST}.lock"), os.O_CREAT | os.O_WRONLY
+    )
+    fcntl.flock(turn, fcntl.LOCK_EX)
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
     thread.start()
     assert ready.wait(30)
@@ -177,6 +184,7 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
         loop.call_soon_threadsafe(stop.set)
         thread.join(30)
         loop.close()
+        os.close(turn)
 
 
 def test_a_new_certificate_is_shown_first_then_sent_once_and_proved_by_a_handshake(

@@ -154,6 +154,8 @@ class Node(Record):
     profile: str = ""
     tenant: str = ""  # tenant that the node is allocated to; "" while it has none
     served: str = ""  # tenant whose data may still be in it; "" once it is sanitized
+    # systems of integrations that it may be in since its release began; () once proved out of all
+    beside: tuple[str, ...] = ()
     tenant_data: TenantData = TenantData.SETTLED
     fenced_at: InstantOrNone = 0.0  # when it was last proved to be back in the maintenance VRF
     origin: Origin = Origin.TAKEN_IN

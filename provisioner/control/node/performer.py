@@ -284,6 +284,7 @@ class Performer:
                 "placement": Placement.MAINTENANCE,
                 "vrf": MAINTENANCE_VRF,
                 "fenced_at": self._clock.now(),
+                "beside": (),
                 "taken": False,
             }
         )
@@ -366,7 +367,8 @@ class Performer:
         # as clean what a person decided to keep is kept until the tenant has it back: a release may
         # fail
         changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
-        leaving = node.model_copy(update=changes)
+        beside = await self._tenancy.list_beside(node)
+        leaving = node.model_copy(update={**changes, "beside": beside})
         stored = await hold.record(node=leaving)
         assert stored is not None
         node = stored

@@ -188,6 +188,7 @@ class Retirer:
             return outcome.blockers
         now = self._site.clock.now()
         fenced = {"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE_VRF, "fenced_at": now}
+        fenced["beside"] = ()
         event = PortsFenced(confirmed=True, placements=outcome.placements)
         await hold.record(node=node.model_copy(update=fenced), events=[event])
         return ()

@@ -26,8 +26,16 @@ class Memberships:
         self.systems = systems
         self._store = store
 
+    async def list_owed(self, node: Node) -> tuple[str, ...]:
+        """Return the checks of the systems that a release may bring a node into, with those that
+        it may be in by its row. It is stored before anything is sent.
+        """
+        return tuple(sorted({*node.beside, *await self._list_concerned(node)}))
+
     async def admit(self, node: Node) -> tuple[Blocker, ...]:
         """Bring a node into what its tenant has; the first system that refuses ends it."""
+        if unwritten := await self._list_concerned(node) - {*node.beside}:
+            return (_refuse_unwritten(node, min(unwritten)),)
         for one in self.systems:
             if refused := await self._change(one, one.admit, node):
                 return refused
@@ -60,29 +68,41 @@ class Memberships:
         except PortError as problem:
             return (blocked(problem, one.name),)
 
+    async def _list_concerned(self, node: Node) -> set[str]:
+        seen = await self._store.evidence.get_inventory(node.id) if self.systems else None
+        return {str(one.check) for one in self.systems if await one.concerns(node, seen)}
+
     async def _find_left(self, node: Node) -> tuple[Blocker, ...]:
-        """Return why a node may still be in what knows it no more, or is off by now: by the proof
-        of its release, behind which no fence is recorded.
+        """Return why a node may still be in what knows it no more, or is off by now: by its row,
+        and by the proof of its release, behind which no fence is recorded.
         """
+        owed = set(node.beside)
         proof = await self._store.evidence.get_proof(node.id)
-        if proof is None or proof.confirmed_at <= node.fenced_at:
-            return ()
-        seen = await self._store.evidence.get_inventory(node.id)
-        mine = [one for one in self.systems if await one.concerns(node, seen)]
+        if proof is not None and proof.confirmed_at > node.fenced_at:
+            known = {*SETTINGS, *(one.check for one in self.systems)}
+            owed |= {str(row.check) for row in proof.gate if row.check in known}
         left: list[Blocker] = []
-        for check in sorted({row.check for row in proof.gate}):
-            if any(one.check is check for one in mine):
-                continue
-            why = f"it was released with {check}, and"
-            if any(one.check is check for one in self.systems):
+        for check in sorted(owed - await self._list_concerned(node)) if owed else ():
+            why = f"a release brought it into {check}, or began to, and"
+            if any(one.check == check for one in self.systems):
                 detail = f"{why} its system does not know it any more"
                 unblock = "Bring it back into what the system is told of it, as its plan."
-            elif setting := SETTINGS.get(check):
-                detail = f"{why} nothing takes it out of that now: `{setting}` is not set"
-                unblock = f"Set `{setting}` again, at least until it is back."
             else:
-                continue
+                setting = {str(row): name for row, name in SETTINGS.items()}.get(check, "")
+                lacks = f"`{setting}` is not set" if setting else "its integration is not there"
+                detail = f"{why} nothing takes it out of that now: {lacks}"
+                unblock = f"Set `{setting}` again" if setting else "Install it again"
+                unblock += ", at least until it is back."
             left.append(
                 Blocker(reason=Reason.CANNOT_TELL, subject=node.id, detail=detail, unblock=unblock)
             )
         return tuple(left)
+
+
+def _refuse_unwritten(node: Node, check: str) -> Blocker:
+    return Blocker(
+        reason=Reason.PRECONDITION,
+        subject=node.id,
+        detail=f"{check} concerns it since its release began, and its row does not say so yet",
+        unblock="It is tried again by itself.",
+    )

@@ -325,6 +325,10 @@ class Tenancy:
                 return refused
         return ()
 
+    async def list_beside(self, node: Node) -> tuple[str, ...]:
+        """Return the systems that a release may bring a node into, as its row has them before."""
+        return () if self.memberships is None else await self.memberships.list_owed(node)
+
     async def judge_beside(self, node: Node) -> tuple[GateRow, ...]:
         """Return the gate's rows of it; () for a node and a tenant without any."""
         return tuple([row for one in self._beside for row in await one.judge(node)])

@@ -75,7 +75,7 @@ class TrayPartitions:
         self, node: Node, nodes: Sequence[Node], seen: Inventory | None
     ) -> tuple[Blocker, ...]:
         """Take a tray that may have served out of every partition."""
-        if not find_tenant(node):
+        if not find_tenant(node) and self.check not in node.beside:
             return ()  # no tenant was given its GPUs; a handover brings them where they belong
         return await self._bring(await self._find_tray(node, nodes, seen, ""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -22,9 +23,50 @@ from provisioner.integrations.racks.update_log import NOTED, Line, open_log
 from provisioner.integrations.racks.update_world import keep_dry, wait_all
 from provisioner.integrations.racks.water import UnitWater, WaterState
 from provisioner.integrations.racks.water_file import open_water, wait_for_water
+from provisioner.model.inventory import Moisture
 from provisioner.ports import Call, Unreachable
 
 TRAY = {"compute-tray": TARGETS["compute-tray"]}
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_detectors_are_looked_for_once_and_again_where_another_firmware_answers(
+    tmp_path: Path, silent: bool
+) -> None:
+    """A look of a round asks for the detectors and the power alone: each round has one of all."""
+    rig = make(tmp_path, TRAY)
+    tray = rig.tray("t0")
+    asked: list[str] = []
+    rig.wires.before = lambda _, call: asked.append(call.path)
+    build = tray.shown._build
+
+    def build_elsewhere() -> Any:
+        named = json.dumps(build()).replace("Chassis/Chassis_0/T", "Chassis/BMC_0/T")
+        tree = json.loads(named)
+        moved = tree["/redfish/v1/Chassis/Chassis_0"].pop("ThermalSubsystem")
+        tree["/redfish/v1/Chassis/BMC_0"]["ThermalSubsystem"] = moved
+        return tree
+
+    async def scenario() -> None:
+        update = rig.update()
+        _, unit = update.find("t0")
+        first = await update.read_water(unit)
+        assert len(first.leaks) == len(tray.detectors)
+        asked.clear()
+        assert await update.read_water(unit) == first
+        assert len(asked) == 1 + len(tray.detectors) + 1
+        tray.shown._build = build_elsewhere
+        tray.detectors[next(iter(tray.detectors))] = "Critical"
+        tray.shown.change()
+        if silent:
+            tray.bmc_up = rig.rack.now + 60
+        lost = await update.read_water(unit)
+        assert lost.unread or {one.moisture for one in lost.leaks} == {Moisture.UNREADABLE}
+        rig.rack.advance(120)
+        found = await update.read_water(unit)
+        assert [one.slot for one in found.leaks if one.moisture is Moisture.WET]
+
+    asyncio.run(scenario())
 
 
 def test_a_leak_counts_and_is_forced_off_where_the_power_state_cannot_be_read(

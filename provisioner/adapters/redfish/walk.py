@@ -350,12 +350,17 @@ class Walk:
     async def _ask_once(self, call: Call) -> Reply:
         return await self._allowance.ask(self._transport, self._address, call)
 
-    async def read_members(self, collection: str | None) -> list[Resource]:
-        """Every member of a collection, each path once, in the service's order."""
+    async def read_members(
+        self, collection: str | None, first: Resource | None = None
+    ) -> list[Resource]:
+        """Every member of a collection, each path once, in the service's order.
+
+        `first`: its first page where that was just read; it counts if nothing can be expanded.
+        """
         if collection is None:
             return []
         listed: dict[str, Json] = {}
-        pages = await self._pages(collection)
+        pages = await self._pages(collection, None if self._expand else first)
         for page in pages:
             self._collect(page, listed)
         self._count(pages)
@@ -398,9 +403,11 @@ class Walk:
         """Members of the collection that `keys` of a resource link to."""
         return await self.read_members(link(resource, *keys))
 
-    async def _pages(self, collection: str, *, expand: bool = True) -> list[Resource]:
+    async def _pages(
+        self, collection: str, first: Resource | None = None, *, expand: bool = True
+    ) -> list[Resource]:
         """A collection's pages, following `Members@odata.nextLink`; a loop ends the reading."""
-        first = await self._first_page(collection, expand=expand)
+        first = first or await self._first_page(collection, expand=expand)
         pages = [first]
         visited = {collection, first.path}
         following = _next(first.data)

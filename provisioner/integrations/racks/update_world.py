@@ -69,6 +69,7 @@ class Update:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     say: Callable[[str], None] = lambda _: None
     software: dict[str, Quirk] = field(default_factory=dict)  # of each BMC that answered
+    readers: dict[str, Redfish] = field(default_factory=dict)  # they know where detectors are
     rounds_max: int = ROUNDS_MAX
     poll_s: float = POLL_S
     who_uses: Asked | None = None  # None: as the campaign says
@@ -131,12 +132,17 @@ class Update:
         )
 
     async def read_water(self, unit: PlannedUnit) -> UnitReading:
-        """Read a unit's detectors and its power, and nothing else: this is asked each round."""
-        client = await self.client(unit.name)
+        """Read a unit's detectors and its power, and nothing else: this is asked each round.
+
+        Where they are is looked for again behind each silence: another firmware may answer then.
+        """
+        client = self.readers.pop(unit.name, None) or await self.client(unit.name)
         try:
             leaks = await client.read_leak_detectors()
         except PortError as error:
             return UnitReading(None, unread=f"{error.reason}: {error}")
+        if unit.name in self.software:
+            self.readers[unit.name] = client
         try:
             power = (await client.power()).value
         except PortError:

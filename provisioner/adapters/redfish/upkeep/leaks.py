@@ -201,7 +201,10 @@ class LeakReader:
         walk = self._service.walk()
         now = asyncio.get_running_loop().time()
         if now < self._known_until:
-            return await read_places(walk, self._places)
+            detectors = await read_places(walk, self._places)
+            if walk.gaps:
+                self._known_until = 0.0  # another firmware may have them elsewhere
+            return detectors
         root = await walk.read_root()
         linked = link(root, "Chassis")
         chassis = await walk.read_members(linked or _CHASSIS)
@@ -353,7 +356,7 @@ async def read_places(walk: Walk, places: Sequence[str]) -> tuple[LeakDetector, 
         first = await walk.read(place)
         listed = [first]
         if "Members" in first.data:
-            listed = await walk.read_members(place)
+            listed = await walk.read_members(place, first)
         gaps = walk.gaps[gaps_before:]
         _require_answer(gaps)
         paths = {r.path for r in listed}

@@ -236,7 +236,9 @@ def departures() -> aiohttp.TraceConfig:
     return trace
 
 
-def _guarded(refuse: Callable[[str], str]) -> Callable[[Any], socket.socket]:
+def _guarded(
+    refuse: Callable[[str], str] | None, unacked_s: float
+) -> Callable[[Any], socket.socket]:
     """Return what makes a connection's socket, unless `refuse` has a reason against its address.
 
     It has the address that is connected to, after a name is resolved, and for a literal as well: a
@@ -245,24 +247,33 @@ def _guarded(refuse: Callable[[str], str]) -> Callable[[Any], socket.socket]:
 
     def make(target: Any) -> socket.socket:
         family, kind, protocol, _, address = target
-        if why := refuse(str(address[0])):
+        if refuse is not None and (why := refuse(str(address[0]))):
             raise PermissionError(errno.EACCES, f"refused: {why}")
-        return socket.socket(family=family, type=kind, proto=protocol)
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        if unacked_s and hasattr(socket, "TCP_USER_TIMEOUT"):
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(unacked_s * 1000))
+        return made
 
     return make
 
 
 def open_session(
-    *, per_host: int, keep_alive: bool, refuse: Callable[[str], str] | None = None
+    *,
+    per_host: int,
+    keep_alive: bool,
+    refuse: Callable[[str], str] | None = None,
+    unacked_s: float = 0.0,
 ) -> aiohttp.ClientSession:
     """A session without cookies, proxies or decompression. To be made inside the event loop.
 
     `refuse` is asked for each address that a connection is opened to: for URLs that people give.
+    `unacked_s`: after which the kernel gives up what nobody acknowledges, also for a process that
+    is stopped or dead; 0: after its own quarter of an hour.
     """
     ways: dict[str, Any] = {"limit": 0, "limit_per_host": per_host}
     ways |= {"keepalive_timeout": KEEPALIVE_S} if keep_alive else {"force_close": True}
-    if refuse is not None:
-        ways["socket_factory"] = _guarded(refuse)
+    if refuse is not None or unacked_s:
+        ways["socket_factory"] = _guarded(refuse, unacked_s)
     connector = _Connector(**ways)
     return aiohttp.ClientSession(
         connector=connector,

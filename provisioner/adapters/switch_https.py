@@ -44,6 +44,8 @@ from provisioner.runtime.event_loop import FairTurns, shrink_tls_buffers
 SAFE = frozenset({"GET", "HEAD"})
 REQUESTS_MAX = 64  # in the whole process: a site has hundreds of switches, not thousands
 READS_MAX = 2  # per switch: a web server and the daemon behind it serve few at once
+# a request that changes something arrives within this after it left, or never: a successor waits
+UNACKED_S = 15.0
 REFUSED_WAIT_S = 300.0  # before credentials that a switch refused are shown to it again
 
 
@@ -136,7 +138,7 @@ class SwitchHttps:
             shrink_tls_buffers()
             self._kept = open_session(per_host=READS_MAX, keep_alive=True)
             self._reads = unwatched(self._kept)
-            self._fresh = open_session(per_host=1, keep_alive=False)
+            self._fresh = open_session(per_host=1, keep_alive=False, unacked_s=UNACKED_S)
         return self._reads if safe else self._fresh
 
 

@@ -102,11 +102,21 @@ class Wire:
         return Reply(told.status, dict(told.headers), told.encode())
 
 
-async def no_time(_: float) -> None: ...
+class Time:
+    """Seconds that pass by waiting alone."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    async def pause(self, seconds: float) -> None:
+        self.s += seconds
 
 
-def make_partitions(plan: Path, wire: Wire) -> TrayPartitions:
-    return TrayPartitions(plan, NmxClient(wire, SwitchAddress("https://m"), no_time), no_time)
+def make_partitions(plan: Path, wire: Wire, time: Time | None = None) -> TrayPartitions:
+    """As a daemon that has just begun makes them."""
+    time = time or Time()
+    client = NmxClient(wire, SwitchAddress("https://m"), time.pause, lambda: time.s)
+    return TrayPartitions(plan, client, time.pause)
 
 
 def make_node(tray: str, tenant: str, state: State = State.RELEASED) -> Node:
@@ -469,7 +479,7 @@ async def journey(world: World) -> dict[str, Any]:
     bmc = next(ref.url for ref in node.bmcs if ref.kind == "host")
     plan = write_plan(folder, {"t0": bmc})
     wire = Death(manager, [("PUT", True), ("POST", False), ("POST", True), ("DELETE", True)])
-    client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep)
+    client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
     beside = TrayPartitions(plan, client, world.clock.sleep)
     world.fabrics = Fabrics(AddressPlan(), memberships=(beside,))
     await restart(world)

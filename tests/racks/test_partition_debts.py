@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
+import pytest
 from branches import branch, certified_host, restart
 from rig import World
-from test_handed_over_partitions import Death, host, make_manager, owners, until, write_plan
+from test_handed_over_partitions import (
+    SLOTS,
+    Death,
+    Rig,
+    Time,
+    host,
+    make_manager,
+    make_node,
+    make_partitions,
+    owners,
+    until,
+    write_plan,
+)
 
+from provisioner.adapters.bounded_http import _guarded
+from provisioner.adapters.switch_https import UNACKED_S, SwitchHttps
 from provisioner.control.fabric.fabric_standing import Fabrics
+from provisioner.execution.actions.reach import share_turns
 from provisioner.execution.tenancy.memberships import Memberships
-from provisioner.integrations.racks.partitions.handed_over import TrayPartitions
+from provisioner.integrations.racks.partitions.handed_over import LATE_S, TrayPartitions
 from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.partitions.tenant_partitions import PartitionAct, Verb
 from provisioner.model.node import Placement, State
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.tenants import Request
-from provisioner.ports import SwitchAddress
+from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
+from provisioner.runtime import permit
 
 
 async def journey(world: World) -> dict[str, Any]:
@@ -25,7 +47,7 @@ async def journey(world: World) -> dict[str, Any]:
     bmc = next(ref.url for ref in node.bmcs if ref.kind == "host")
     plan = write_plan(world.files.overlay.parent, {"t0": bmc})
     wire = Death(manager, [("POST", True)])
-    client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep)
+    client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
     beside = TrayPartitions(plan, client, world.clock.sleep)
     world.fabrics = Fabrics(AddressPlan(), memberships=(beside,))
     await restart(world)
@@ -80,7 +102,7 @@ def test_a_membership_that_the_row_does_not_name_is_not_begun() -> None:
         bmc = next(ref.url for ref in node.bmcs if ref.kind == "host")
         plan = write_plan(world.files.overlay.parent, {"t0": bmc})
         wire = Death(manager, [])
-        client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep)
+        client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
         systems = (TrayPartitions(plan, client, world.clock.sleep),)
         asked = await Memberships(systems, world.store).admit(
             node.model_copy(update={"tenant": "green"})
@@ -92,3 +114,111 @@ def test_a_membership_that_the_row_does_not_name_is_not_begun() -> None:
     assert told == [
         "nvlink_partition concerns it since its release began, and its row does not say so yet"
     ]
+
+
+# --- a request of a daemon that has the turn no more
+
+
+@pytest.mark.parametrize("late_s", [1.0, 10.0, 28.0])
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_a_predecessor_sent_last_and_comes_late_frees_no_tray(
+    tmp_path: Path, late_s: float, *, shared: bool
+) -> None:
+    """The predecessor had it back into its tenant's partition, and died; its request is on its way.
+    With peers it may be one of them that dies, long after this daemon began.
+    """
+    rig = Rig(tmp_path)
+    for tray in ("t0", "t1"):
+        assert rig.do("admit", make_node(tray, "acme")) == []
+    whole = next(p for p in rig.manager.partitions.values() if p["Name"] == "acme.d01")
+    late = {"Members": list(whole["Members"])}
+    whole["Members"] = [m for m in whole["Members"] if m["SlotID"] != SLOTS["t0"]]
+    time = Time()
+    beside = make_partitions(rig.plan, rig.wire, time)
+    time.s = began = 3600.0 if shared else 0.0
+    request = rig.manager.request
+
+    def tell(method: str, path: str, body: Any) -> Any:
+        if late and time.s >= began + late_s:
+            request("PUT", f"/nmx/v1/partitions/{whole['ID']}", dict(late))
+            late.clear()
+        return request(method, path, body)
+
+    rig.manager.request = tell  # type: ignore[method-assign]
+    leaving = make_node("t0", "acme", State.DRAINING)
+    with share_turns(NoPeer()) if shared else nullcontext():
+        assert asyncio.run(beside.expel(leaving, rig.nodes, None)) == ()
+    assert not late  # it came
+    assert [owners(rig.manager, t) for t in ("t0", "t1")] == [{""}, {"acme.d01"}]
+
+
+class NoPeer:
+    """Turns that nobody else wants."""
+
+    async def take(self, name: str) -> None: ...
+    async def give_back(self, name: str) -> None: ...
+
+
+def test_a_request_whose_answer_was_lost_may_still_come_at_the_next_try(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    time = Time()
+    beside = make_partitions(rig.plan, rig.wire, time)
+    time.s = 3600.0
+    kept: list[tuple[str, str, Any]] = []
+    send = rig.wire.request
+
+    async def lose(address: SwitchAddress, call: Call) -> Reply:
+        if call.method != "GET" and not kept:
+            kept.append((call.method, call.path, call.body))
+            raise Unreachable("no answer", maybe_executed=True)
+        if len(kept) == 1 and time.s >= 3600.0 + 20.0:
+            rig.manager.request(*kept[0])
+            kept.append(kept[0])
+        return await send(address, call)
+
+    rig.wire.request = lose  # type: ignore[method-assign]
+    node = make_node("t0", "acme")
+    leaving = make_node("t0", "acme", State.DRAINING)
+    assert asyncio.run(beside.admit(node, [node], None))  # it is not so within some looks
+    assert asyncio.run(beside.expel(leaving, [leaving], None)) == ()
+    assert len(kept) == 2
+    assert owners(rig.manager, "t0") == {""}
+
+
+def test_a_daemon_that_lost_its_lease_sends_nothing_to_the_manager() -> None:
+    """Asked as the first byte would leave, by a real request over a real socket."""
+
+    async def story() -> tuple[int, list[str]]:
+        heard: list[str] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append((await reader.readline()).decode())
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        transport = SwitchHttps()
+        client = NmxClient(transport, SwitchAddress(f"http://127.0.0.1:{port}"), asyncio.sleep)
+        lost = 0
+
+        def check() -> None:
+            nonlocal lost
+            lost += 1
+            raise Unreachable("the seat is not sure", maybe_executed=False)
+
+        with permit.require_check(check):
+            failed = await client.make(PartitionAct(Verb.DELETE, "acme.d01", ident="p1"))
+        assert failed is not None
+        await transport.close()
+        server.close()
+        return lost, heard
+
+    lost, heard = asyncio.run(story())
+    assert lost
+    assert not [line for line in heard if line.startswith("DELETE")]
+
+
+def test_the_kernel_gives_up_what_a_dead_process_left_unsent() -> None:
+    with _guarded(None, UNACKED_S)((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("", 0))) as made:
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+    assert UNACKED_S < LATE_S

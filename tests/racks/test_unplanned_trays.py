@@ -106,7 +106,8 @@ def test_the_store_tells_what_a_host_is(tmp_path: Path) -> None:
         await store.nodes.add(make_node("t0", "acme"))
         await store.evidence.put_inventory(seen, 1.0)
         beside = Memberships([make_partitions(rig.plan, rig.wire)], store)
-        return await beside.admit(make_node("t0", "acme"))
+        owed = {"beside": ("nvlink_partition",)}
+        return await beside.admit(make_node("t0", "acme").model_copy(update=owed))
 
     assert [one.subject for one in asyncio.run(ask(TRAYS_SAY[0]))] == ["n-t0"]
     assert asyncio.run(ask(say("DGXH100"))) == ()
@@ -160,7 +161,9 @@ async def _wait_beside(folder: Path, tray: str) -> bool:
 
     holding = asyncio.create_task(hold())
     await has.wait()
-    task = asyncio.create_task(beside.admit(make_node(tray, "acme")))
+    owed = {"beside": ("nvlink_partition",)}
+    node = make_node(tray, "acme").model_copy(update=owed)
+    task = asyncio.create_task(beside.admit(node))
     done, _ = await asyncio.wait([task], timeout=0.5)
     end.set()
     await asyncio.gather(holding, task)

@@ -4,6 +4,8 @@ A node whose BMC is a planned tray's comes into the partition TENANT.DOMAIN afte
 its tenant's network, and its GPUs leave every partition before it counts as back. Nothing is
 remembered: before each request all operations of the manager have ended, and two looks ask for the
 same act; two looks that ask for none are the proof, and a killed daemon's successor does the same.
+The manager's API has no fence: what a predecessor sent last may come late. So the second look of a
+proof lies LATE_S after anybody else could have sent anything.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.ports import PortError, Secret, SwitchAddress
 from provisioner.ports.isolation import Membership
+from provisioner.runtime import permit
 from provisioner.settings import Settings
 
 NAME = "nvlink/partitions"
 TURN_S = 600.0  # after which no further round begins: other trays wait for this one
+LATE_S = 30.0  # UNACKED_S of a request on its way, and as much for a manager to list what it took
 ROUNDS_MAX = 16  # a tray is in few partitions, and each act takes two looks; others may write, too
 
 
@@ -104,13 +108,18 @@ class TrayPartitions:
         seen: PartitionPlan | None = None
         wrong: Sequence[str] = ()
         looks = 0
-        until = self._client.now() + TURN_S
+        begun = self._client.now()
+        until = begun + TURN_S
+        # a daemon that shares its turns may have it from one that died a moment ago
+        shared = begun if permit.get_scope().turns else 0.0
         for _ in range(ROUNDS_MAX):
             if self._client.now() >= until:
                 detail = f"the manager is too slow: no end within {TURN_S / 60:.0f} minutes"
                 return (build_blocker(tray.unit.name, detail),)
             if (busy := await self._client.wait_idle()) is not None:
                 return (busy,)
+            looked_at = self._client.now()
+            sure_at = LATE_S + max(shared, self._client.unsure_at)
             planned = await self._look(tray)
             if planned.blockers:
                 return planned.blockers
@@ -118,7 +127,10 @@ class TrayPartitions:
             looks = looks + 1 if wrong else 0
             again = seen == planned  # nothing is sent, and nothing counts as so, by one look
             if not planned.acts and (looks >= LOOKS_MAX if wrong else again):
-                break
+                if wrong or looked_at >= sure_at:
+                    break
+                await self._pause(sure_at - looked_at)
+                continue
             if planned.acts and again:
                 if (failed := await self._client.make(planned.acts[0])) is not None:
                     return (failed,)

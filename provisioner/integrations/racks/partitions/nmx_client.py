@@ -31,6 +31,7 @@ from provisioner.ports.wire import SwitchAddress, SwitchTransport, status_words
 VARIABLE = "PROVISIONER_NMX_PASSWORD"
 PREFIX = "/nmx/v1"
 READ_S = 60.0
+WRITE_S = 15.0
 BYTES_MAX = 32 * 2**20
 POLL_S = 2.0
 ACT_S = 300.0  # of one operation; how long one takes is published nowhere: assumed
@@ -57,6 +58,9 @@ class NmxClient:
         self._address = address
         self._pause = pause
         self.now = now
+        # when a request of ours, or of a process before this one, may last have left and be on its
+        # way: nothing at the manager tells
+        self.unsure_at = now()
 
     async def look(self) -> tuple[Sequence[Gpu], Sequence[Partition]]:
         """Return GPUs and partitions as they are listed now. Raises PortError."""
@@ -122,11 +126,12 @@ class NmxClient:
         members = [place.encode() for place in sorted(act.members)]
         where = f"{PREFIX}/partitions/{quote(act.ident, safe='')}"
         if act.verb is Verb.CREATE:
-            call = Call("POST", f"{PREFIX}/partitions", {"Name": act.name, "Members": members})
+            body = {"Name": act.name, "Members": members}
+            call = Call("POST", f"{PREFIX}/partitions", body, timeout_s=WRITE_S)
         elif act.verb is Verb.SET:
-            call = Call("PUT", where, {"Members": members})
+            call = Call("PUT", where, {"Members": members}, timeout_s=WRITE_S)
         else:
-            call = Call("DELETE", where)
+            call = Call("DELETE", where, timeout_s=WRITE_S)
         return await self._change(call, str(act))
 
     async def replace_certificate(self, host: str, bundle: bytes, profile: str = "") -> str:
@@ -143,7 +148,11 @@ class NmxClient:
 
     async def _change(self, call: Call, what: str) -> str:
         """Send what changes something; return its operation. Raises PortError."""
-        reply = await self._transport.request(self._address, call)
+        try:
+            reply = await self._transport.request(self._address, call)
+        except BaseException:
+            self.unsure_at = self.now()
+            raise
         if reply.status >= 500:
             raise Unreachable(status_words(reply), maybe_executed=True)
         if not 200 <= reply.status < 300:

@@ -140,25 +140,30 @@ def run_mixed(count: int) -> dict[str, Any]:
     deaths = 0
     for seed in range(count):
         rng = random.Random(1_000 + seed)
-        left = -(-DEATHS // count)
+        left = -(-(DEATHS - deaths) // (count - seed))
         switched = SWITCHED_MAX
+        gone = False
         with tempfile.TemporaryDirectory() as folder:
             rig = Rig(Path(folder), targets=TARGETS, **FULL)
             needs = mix(rig, rng)
 
             def die(_url: str, call: Call, own: random.Random = rng) -> None:
-                nonlocal left, switched
+                nonlocal left, switched, gone
+                if gone:  # a process that died sends nothing more, whatever else it had under way
+                    raise Died
                 at_host = call.path.endswith("ComputerSystem.Reset")
                 if at_host and not switched:
                     return
                 if left and call.method != "GET" and own.random() < 0.1:
                     left -= 1
                     switched -= at_host
+                    gone = True
                     raise Died
 
             rig.wires.before = rig.wires.after = die
             told: list[str] | None = None
             while told is None:
+                gone = False
                 try:
                     told = live_to_the_end(rig)
                 except Died:

@@ -118,6 +118,8 @@ class TrayPartitions:
                 return (build_blocker(tray.unit.name, detail),)
             if (busy := await self._client.wait_idle()) is not None:
                 return (busy,)
+            if (late := await self._client.settle(tray.concerns)) is not None:
+                return (late,)
             looked_at = self._client.now()
             sure_at = LATE_S + max(shared, self._client.unsure_at)
             planned = await self._look(tray)

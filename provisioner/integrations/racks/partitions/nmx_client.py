@@ -39,6 +39,7 @@ POLLS_MAX = 150
 IDLE_S = 60.0  # for what others began; then it is tried again
 IDLE_POLLS_MAX = 30
 LOOKS_MAX = 5  # after an operation ended, or was forgotten
+UNLISTED_S = 7200.0  # one was listed over an hour after its operation ended (infra-controller#572)
 
 
 class NmxClient:
@@ -61,6 +62,7 @@ class NmxClient:
         # when a request of ours, or of a process before this one, may last have left and be on its
         # way: nothing at the manager tells
         self.unsure_at = now()
+        self._owed: dict[str, tuple[PartitionAct, float]] = {}  # not listed yet; until when
 
     async def look(self) -> tuple[Sequence[Gpu], Sequence[Partition]]:
         """Return GPUs and partitions as they are listed now. Raises PortError."""
@@ -94,7 +96,27 @@ class NmxClient:
                     return None
             except PortError as error:
                 said = said or str(error)
+        if not said:
+            self._owed[act.name] = (act, self.now() + UNLISTED_S)
         return _no(act, Reason.CANNOT_TELL, said or "the manager does not list it so")
+
+    async def settle(self, concerns: Callable[[PartitionAct], bool]) -> Blocker | None:
+        """Return which act the manager said to have completed, and does not list yet: whoever it
+        concerns sends nothing and counts as nowhere, until it is listed or UNLISTED_S is over.
+
+        Raises PortError.
+        """
+        owed = [one for one in self._owed.values() if concerns(one[0])]
+        partitions = (await self.look())[1] if owed else ()
+        for act, until in owed:
+            left_s = until - self.now()
+            if left_s > 0 and not is_so(act, partitions):
+                detail = (
+                    "the manager completed it and does not list it yet; nothing is sent for it "
+                )
+                return _no(act, Reason.CANNOT_TELL, f"{detail}for {left_s / 60:.0f} minutes more")
+            del self._owed[act.name]
+        return None
 
     async def wait_idle(self) -> Blocker | None:
         """Wait until no operation of anybody runs; return why it does not come to that.

@@ -50,6 +50,13 @@ class Tray:
         """Return whether it belongs there; one without a readable name is nobody's."""
         return bool(self.tenant) and one.name == self.partition
 
+    def concerns(self, act: PartitionAct) -> bool:
+        """Return whether an act is of its tenant's partition, or of a GPU in its slot."""
+        if not act.name.endswith(f".{domain_of(self.rack, self.unit)}"):
+            return False
+        slots = {place.slot for place in act.members}
+        return act.name == self.partition or self.unit.slot in slots
+
 
 def plan_tray(tray: Tray, gpus: Sequence[Gpu], partitions: Sequence[Partition]) -> PartitionPlan:
     """Return what has to be sent for one tray, one act after the other, each after a new look."""

@@ -11,6 +11,7 @@ from provisioner.integrations.sim.racks.rack import Answer
 
 PREFIX = "/nmx/v1"
 DEFAULT = 32766
+GROUPS_STEP = 4  # a partition's limit of multicast groups is 0 or a multiple (NICo#2681)
 Json = dict[str, Any]
 
 
@@ -22,6 +23,7 @@ class NmxFaults:
     fails: bool = False  # an operation ends as failed, and changes nothing
     lies: bool = False  # it ends as completed, and changes nothing
     cut: bool = False  # an answer is a 500 after the change was taken
+    late_s: float = 0.0  # from the end of an operation until what it made is listed (NICo#572)
 
 
 @dataclass
@@ -36,6 +38,10 @@ class Nmx:
     unmanaged: bool = False  # it knows none of the switches any more
     faults: NmxFaults = field(default_factory=NmxFaults)
     log: list[str] = field(default_factory=list)
+    now: float = 0.0
+    groups: int = 0  # multicast groups that it asks the controller for with each partition
+    _listed_at: dict[str, float] = field(default_factory=dict)
+    _refused: dict[str, str] = field(default_factory=dict)  # operation: why
     _waiting: dict[str, tuple[int, Callable[[], None]]] = field(default_factory=dict)
     _made: int = 0
 
@@ -68,7 +74,8 @@ class Nmx:
         if method == "GET" and what == "gpus":
             return Answer(200, [self._show(one) for one in self.gpus])
         if method == "GET" and what == "partitions":
-            return Answer(200, list(self.partitions.values()))
+            listed = [p for p in self.partitions.values() if self._is_listed(p["ID"])]
+            return Answer(200, listed)
         if method == "GET" and what == "operations":
             return self._operation(ident) if ident else Answer(200, self._list_operations())
         if method == "PUT" and (what, ident) == ("certificates", "switches"):
@@ -77,9 +84,13 @@ class Nmx:
             return Answer(404)
         return self._change(method, ident, body)
 
+    def _is_listed(self, ident: str) -> bool:
+        return self.now >= self._listed_at.get(ident, 0.0)
+
     def _show(self, gpu: Json) -> Json:
         owner = self.find_owner(self.place(gpu))
-        return {**gpu, "PartitionID": 0 if owner is None else owner["PartitionID"]}
+        known = owner is not None and self._is_listed(owner["ID"])
+        return {**gpu, "PartitionID": owner["PartitionID"] if owner and known else 0}
 
     def _change(self, method: str, ident: str, body: Any) -> Answer:
         members = body["Members"] if body else []
@@ -100,9 +111,16 @@ class Nmx:
             elif method == "PUT":
                 self.partitions[ident]["Members"] = members
             else:
-                self._store(f"p{self._made}", self._made, name, members)
+                self._store(made, number, name, members)
+                self._listed_at[made] = self.now + self.faults.late_s
 
-        return self._take(f"op{self._made}", done)
+        number = self._made
+        made = f"p{number}"
+        operation = f"op{number}"
+        if method == "POST" and self.groups % GROUPS_STEP:
+            self._refused[operation] = f"the controller refused a limit of {self.groups} groups"
+            return self._take(operation, lambda: None)
+        return self._take(operation, done)
 
     def _replace(self, form: dict[str, list[bytes]]) -> Answer:
         """Take a new bundle for switches, by a form of their addresses."""
@@ -140,5 +158,6 @@ class Nmx:
             return Answer(200, {"ID": ident, "Status": "in-progress"})
         done()
         self._waiting[ident] = (0, lambda: None)
-        status = "failed" if self.faults.fails else "completed"
-        return Answer(200, {"ID": ident, "Status": status, "Result": {"Details": "no room"}})
+        why = "no room" if self.faults.fails else self._refused.get(ident, "")
+        status = "failed" if why else "completed"
+        return Answer(200, {"ID": ident, "Status": status, "Result": {"Details": why}})

@@ -94,7 +94,7 @@ async def looks(
     reach = Reach(transport, None, data.vault)  # type: ignore[arg-type]  # no switch is asked
     parts = WatchParts(data.store.alerts, os.urandom(24).hex, listener=listener)
     watcher = Watcher(Context(data.store, clock, settings), parts, reach, nobody)
-    await watcher.feeds.restore(lambda _: True)
+    await watcher.feeds.restore([node.id for node in await data.store.nodes.list()])
     watcher._nodes = {n.id: n for n in nodes}
     turns = {n.id: watcher._first(n, clock.now(), clock.now()) for n in nodes}
 

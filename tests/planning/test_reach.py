@@ -17,6 +17,8 @@ from provisioner.planning.watch.membership import (
     judge_fitness,
     list_asked,
     read_standing,
+    says_the_same,
+    shorten,
 )
 
 NOW = 1000.0
@@ -147,6 +149,7 @@ class Site:
         self.fitness = [Fitness() for _ in ways]
         self.remembered = [()] * len(ways)
         self.given_up = [0] * len(ways)
+        self.written = 0  # statements that a row was written for; of the others only the time
         self.now = NOW
 
     def look(self, i: int) -> None:
@@ -159,7 +162,7 @@ class Site:
         before = Standing(id=str(i), fit=fit, sample=tuple(own))
         probed = {w: int(w[:-4]) in self.ways[i] for w in list_asked(before, peers) if w not in own}
         silent = sum(not a for a in asked.values()) if fit else len(sample)
-        self.told[i] = Standing(
+        ours = Standing(
             id=str(i),
             at=self.now,
             fit=fit,
@@ -168,13 +171,19 @@ class Site:
             sample=sample,
             probed=probed,
         )
-        why = find_difference(self.told[i], peers, self.now)
+        told = shorten(ours)
+        if says_the_same(self.told[i], told):
+            self.told[i] = self.told[i].model_copy(update={"at": self.now})
+        else:
+            self.told[i] = told
+            self.written += 1
+        why = find_difference(ours, peers, self.now)
         alone = is_alone(peers, self.now)
         self.fitness[i] = judge_fitness(self.fitness[i], why, self.now, alone=alone)
         if fit and not self.fitness[i].fit:
             self.given_up[i] += 1
             self.remembered[i] = sample
-            self.told[i] = self.told[i].model_copy(update={"fit": False})
+            self.told[i] = ours.model_copy(update={"fit": False})
 
 
 def test_no_reach_makes_daemons_hand_work_to_and_fro_and_one_always_drives():
@@ -222,3 +231,56 @@ def test_a_fault_of_all_devices_for_everybody_moves_nothing():
         for i in range(3):
             site.look(i)
     assert site.given_up == [0, 0, 0]
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5])
+def test_where_nothing_happens_no_daemon_writes_what_it_reaches_however_many_there_are(members):
+    """Six of 100 devices are silent, and never the same ones were asked."""
+    site = Site([set(range(30, 600))] * members, 600, [0] * members)
+    for look in range(60):
+        site.now += LOOK_S
+        for i in range(members):
+            site.work[i] = 500 // members + look % 3
+            site.look(i)
+        if look == 1:
+            site.written = 0
+
+    assert site.written == 0
+    assert all(told.at == site.now and told.silent for told in site.told)
+
+
+STATED = OURS.model_copy(update={"tried": 100, "silent": 50})
+CHANGES = {
+    "it drives nothing": {"fit": False},
+    "it stands elsewhere": {"place": "machine 2"},
+    "another device is silent": {"sample": SILENT[1:]},
+    "a peer's device answered": {"probed": {"10.0.9.1:443": True}},
+    "three more of 100 are silent": {"silent": 53},
+    "the database is far": {"round_trip_ms": 100.0},
+    "no round trip is known": {"round_trip_ms": 0.0},
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_a_peer_would_judge_by_is_stated_anew_where(case):
+    changed = STATED.model_copy(update=CHANGES[case])
+
+    assert says_the_same(STATED, STATED.model_copy(update={"at": NOW + 5, "tried": 101}))
+    assert not says_the_same(STATED, changed)
+    assert not says_the_same(changed, STATED)
+
+
+def test_a_daemon_that_drives_nothing_says_so_at_each_look_with_its_silent_devices():
+    """Its next life inherits them, if this was said lately."""
+    unfit = OURS.model_copy(update={"fit": False, "silent": 0})
+
+    assert not says_the_same(unfit, unfit)
+    assert shorten(unfit) == unfit
+
+
+def test_a_statement_that_was_shown_to_hold_is_as_fresh_as_that_and_no_fresher():
+    text = IDLE.model_dump_json(exclude={"id"})
+
+    assert read_standing("b", text, NOW + 7).at == NOW + 7
+    assert read_standing("b", text, NOW - 7).at == NOW
+    assert read_standing("b", "", NOW) == Standing(id="b"), "who stated nothing shows nothing"

@@ -128,7 +128,7 @@ def test_a_subscription_counts_once_something_came_through(tmp_path: Path) -> No
             r.events.deliver = deliver
             r.emit()
             proved = await r.until(Way.SUBSCRIPTION)
-            await r.feeds.restore(lambda _node: True)  # as after a restart of the daemon
+            await r.feeds.restore([r.node.id])  # as after a restart of the daemon
             restored = r.feeds.find_way(r.node.id, r.bmc.name)
             r.feeds.doubt("another")
             r.feeds.doubt()  # the process that takes events ended
@@ -196,7 +196,7 @@ def test_a_subscription_whose_answer_was_lost_is_found_and_replaced(tmp_path: Pa
             await r.feeds.attend(r.node, r.bmc)
             (made,) = await r.feeds._book.list_subscriptions()
             await r.feeds._book.put_subscription(made.model_copy(update={"path": ""}))
-            await r.feeds.restore(lambda _node: True)  # as after a crash between request and answer
+            await r.feeds.restore([r.node.id])  # as after a crash between request and answer
             await r.feeds.attend(r.node, r.bmc)
             return len(r.events.subscriptions), len(await r.feeds._book.list_subscriptions())
 

@@ -85,14 +85,16 @@ class Members:
         given_up = []
         for member in self.all:
             peers = [m.stated for m in self.all if m is not member]
-            ours = member.stated = self._state(member, peers, now)
+            ours = self._state(member, peers, now)
             alone = membership.is_alone(peers, now)
             why = membership.find_difference(ours, peers, now)
             after = membership.judge_fitness(member.fitness, why, now, alone=alone)
             if member.fitness.fit and not after.fit:
                 given_up.append(member)
             member.fitness = after
-            member.stated = ours.model_copy(update={"fit": after.fit})
+            told = membership.shorten(ours.model_copy(update={"fit": after.fit}))
+            kept = membership.says_the_same(member.stated, told)
+            member.stated = member.stated.model_copy(update={"at": now}) if kept else told
         return given_up
 
     def _state(self, member: Member, peers: Sequence[Standing], now: float) -> Standing:

@@ -261,7 +261,7 @@ class MemorySeat:
         living = [s for s in self._server.sessions.values() if s.living]
         return [Joined(id=s.id, number=s.number) for s in living]
 
-    def state(self, standing: Standing) -> Sequence[Standing]:
+    def state(self, standing: Standing, *, written: bool = False) -> Sequence[Standing]:
         session = self._live()
         session.standing = standing
         others = [s for s in self._server.sessions.values() if s.living and s is not session]

@@ -294,6 +294,86 @@ def test_an_unfit_daemon_whose_last_peer_ends_takes_the_work_and_the_lead(databa
     assert asyncio.run(scenario()) is False
 
 
+def read_rows(database: str) -> list[tuple[str, str]]:
+    """Where each daemon's row is, and by which transaction it was written."""
+    with psycopg.connect(database) as person:
+        places = "SELECT ctid::text, xmin::text FROM executors ORDER BY number"
+        return [(str(ctid), str(xmin)) for ctid, xmin in person.execute(places).fetchall()]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_daemons_that_reach_all_write_no_row_at_their_looks_and_stay_fresh(
+    database, monkeypatch, count
+):
+    """However many they are: the database's writes for a node do not grow with the daemons."""
+    monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
+
+    async def scenario() -> tuple[list[list[tuple[str, str]]], list[float]]:
+        members = [Reaching(database, f"d{i}", f"machine {i}", set(DEVICES)) for i in range(count)]
+        reader = Seat(database, "reader", "test", 10 * LIMIT_S)
+        reader.take()
+        for member in members:
+            await member.start()
+        heard: list[dict[str, float]] = []
+
+        async def hear(times: int) -> None:
+            """Wait until each has stated at so many seconds."""
+            async with asyncio.timeout(LIMIT_S):
+                while any(len({h.get(m.seat.id) for h in heard}) < times for m in members):
+                    for member in members:
+                        member.asks(*DEVICES)
+                    told = await asyncio.to_thread(reader.state, Standing(at=1.0))
+                    heard.append({one.id: one.at for one in told if one.at})
+                    await asyncio.sleep(0.1)
+
+        await hear(4)
+        rows = [read_rows(database)]
+        heard.clear()
+        await hear(4)
+        rows.append(read_rows(database))
+        now = time.time()
+        for member in members:
+            await member.cluster.stop()
+        reader.leave()
+        return rows, [now - at for at in heard[-1].values()]
+
+    (before, after), ages = asyncio.run(scenario())
+
+    assert before == after
+    assert len(ages) == count
+    assert max(ages) < membership.FRESH_S
+
+
+def test_a_statement_grows_old_with_the_daemon_that_no_longer_makes_it(database):
+    """Its seat still lives: a loop that hangs is given no work."""
+    one, other = (Seat(database, name, "test", LIMIT_S) for name in ("a", "b"))
+    one.take()
+    other.take()
+
+    def hear() -> list[float]:
+        return [told.at for told in other.state(Standing(at=1.0))]
+
+    well = Standing(at=100.0, tried=9, round_trip_ms=1.0)
+    one.state(well)
+    rows = read_rows(database)
+    one.state(well.model_copy(update={"at": 106.5, "tried": 11}))
+    heard = [hear(), hear()]
+    kept = read_rows(database)[0] == rows[0]
+    one.state(well.model_copy(update={"at": 107.0}), written=True)  # for a peer of another version
+    written = read_rows(database)[0] != rows[0]
+    one.state(well.model_copy(update={"at": 120.0}))
+    heard.append(hear())
+    one.leave()
+    again = Seat(database, "c", "test", LIMIT_S)
+    again.take()
+    heard.append(hear())
+    again.leave()
+    other.leave()
+
+    assert heard == [[106.0], [106.0], [120.0], [0.0]]
+    assert (kept, written) == (True, True)
+
+
 def test_two_that_would_give_up_at_once_are_asked_one_after_the_other(database):
     """The second one sees that the first one has given up, and keeps its work."""
     seats = [Seat(database, name, "test", LEASE_S) for name in ("a", "b")]

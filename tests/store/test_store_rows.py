@@ -6,6 +6,7 @@ import pytest
 from given_events import event_of, in_state
 from sqlalchemy import text
 
+from provisioner.model.alert import Subscription
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import HealthReport
 from provisioner.model.inventory import Component, Inventory
@@ -329,3 +330,20 @@ def test_a_damaged_row_of_the_ledger_is_named_and_not_taken_for_an_action(run):
         return raised.value.where.partition(", ")[0], "status" in str(raised.value)
 
     assert run(scenario) == ("ledger", True)
+
+
+def test_subscriptions_of_some_nodes_are_found_by_their_names_however_these_are_written(run):
+    names = ("n1", "n'2", 'n"3', "n,4", "n5")
+
+    async def scenario(store):
+        for name in names:
+            await store.nodes.add(Node(id=name, kind=NodeKind.HOST))
+            made = Subscription(
+                id=f"e {name}", node=name, bmc="host", context="", destination="", made_at=0.0
+            )
+            await store.alerts.put_subscription(made)
+        asked = (names[:4], ("n2",), (), None, [f"absent{i}" for i in range(70_000)] + ["n5"])
+        found = [await store.alerts.list_subscriptions(some) for some in asked]
+        return [{one.node for one in some} for some in found]
+
+    assert run(scenario) == [set(names[:4]), set(), set(), set(names), {"n5"}]

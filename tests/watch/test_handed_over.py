@@ -12,16 +12,20 @@ import virtual_time
 from given_events import in_state
 from serving import HOST, Serving, world
 
+from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.control.watch.event_feeds import EventFeeds, Way
 from provisioner.control.watch.shards import LEAVE_S, Shards
 from provisioner.control.watch.watched_nodes import ReadQueue, WatchedNodes
+from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.execution.actions.reach import Reach
 from provisioner.model.alert import Classification, Signal, Subscription
 from provisioner.model.location import Location
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.planning.watch import watch_rules
 from provisioner.planning.watch.shards import find_shard
 from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
 from provisioner.store import open_store
 
 MADE = Subscription(
@@ -49,13 +53,13 @@ def test_an_event_of_a_node_that_was_given_away_is_not_taken_until_it_comes_back
         )  # fmt: skip
         await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
         await store.alerts.put_subscription(MADE)
-        await old.restore(lambda name: name == "n1")
-        await new.restore(lambda name: name != "n1")
+        await old.restore({"n1"})
+        await new.restore({"n2"})
         told = [await one.take_delivery("e1", POSTED) for one in (old, new)]
         old.hand_over({"n1"})
-        await new.restore(lambda _: True)
+        await new.restore({"n1"})
         told += [await one.take_delivery("e1", POSTED) for one in (old, new)]
-        await old.restore(lambda _: True)
+        await old.restore({"n1"})
         told.append(await old.take_delivery("e1", POSTED))
         await store.close()
         assert len(heard) == told.count(200)
@@ -90,6 +94,49 @@ def test_a_watch_has_the_nodes_of_its_shards_and_learns_when_these_move() -> Non
     held, shards.generation = {1}, 2
     fleet.take(nodes)
     assert (list(fleet.watched), fleet.left) == (["n1"], ["n0"])
+
+
+SPOILT = "UPDATE subscriptions SET body = '{' WHERE node IN ('n0', 'n2', 'n3')"
+
+
+def test_when_shards_move_only_the_subscriptions_of_nodes_that_came_are_read() -> None:
+    """A row that is damaged meanwhile is met by who reads it, and by nobody else."""
+    held: set[int] = {0}
+
+    class Some(Shards):
+        def holds(self, node: Node | None) -> bool:
+            return node is not None and node.location.scalable_unit in held
+
+    async def scenario() -> list[tuple[set[str], set[str]]]:
+        store, clock, found = open_store(":memory:"), WallClock(), []
+        for unit in range(4):
+            node = Node(id=f"n{unit}", kind=NodeKind.HOST, location=Location(scalable_unit=unit))
+            await store.nodes.add(node)
+            made = MADE.model_copy(update={"id": f"e{unit}", "node": node.id})
+            await store.alerts.put_subscription(made)
+        shards, nobody = Some(store, clock), None  # no BMC is asked here
+        parts = WatchParts(store.alerts, lambda: "s", listener="https://d0")
+        reach = Reach(nobody, nobody, nobody)  # type: ignore[arg-type]
+        context = Context(store, clock, Settings())
+        watcher = Watcher(context, parts, reach, _submit_none, shards=shards)
+        for unit in (0, 1, 2):
+            held.add(unit)
+            shards.generation += 1
+            await watcher._group_nodes()
+            found.append((set(watcher.feeds.subscribed), set(store.nodes.find_damaged())))
+            if not unit:
+                await store.write(lambda c: c.exec_driver_sql(SPOILT))
+        await store.close()
+        return found
+
+    assert asyncio.run(scenario()) == [
+        ({"n0"}, set()),
+        ({"n0", "n1"}, set()),
+        ({"n0", "n1"}, {"n2"}),
+    ]
+
+
+async def _submit_none(_node: str) -> None: ...
 
 
 def test_looks_of_a_shard_that_is_left_end_before_and_none_of_them_begins() -> None:
@@ -145,7 +192,7 @@ def test_a_subscription_to_a_peers_listener_tells_us_nothing(listener: str, way:
         )  # fmt: skip
         await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
         await store.alerts.put_subscription(MADE)
-        await feeds.restore(lambda _: True)
+        await feeds.restore({"n1"})
         found = feeds.find_way("n1", "host")
         await store.close()
         return found

@@ -315,7 +315,7 @@ class Cluster:
         peers: Sequence[Standing] = ()
         while True:
             ours = await self._measure(peers, probe)
-            peers = await self._sure(self._threads.at_desk(partial(self._seat.state, ours)))
+            peers = await self._state(ours)
             now = self._now()
             why = membership.find_difference(ours, peers, now)
             alone = membership.is_alone(peers, now)
@@ -338,10 +338,18 @@ class Cluster:
         If the peer that should do the work gave up at the same moment, nothing is given away.
         """
         told = ours.model_copy(update={"fit": False})
-        peers = await self._sure(self._threads.at_desk(partial(self._seat.state, told)))
+        peers = await self._state(told)
         if membership.find_difference(ours, peers, self._now()):
             self._lost(f"its work goes to its peers: {why}")
         self._fitness = Fitness()
+
+    async def _state(self, ours: Standing) -> Sequence[Standing]:
+        """State our standing, and return those of the living peers."""
+        told = membership.shorten(ours)
+        written = bool(self.mixed)  # peers of another version may read nothing but the row
+        return await self._sure(
+            self._threads.at_desk(partial(self._seat.state, told, written=written))
+        )
 
     async def _measure(self, peers: Sequence[Standing], probe: Probe) -> Standing:
         """Return our standing. Only what accepts no connection from us either counts as silent."""

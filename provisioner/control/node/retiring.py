@@ -119,8 +119,8 @@ async def _refuse(eraser: Eraser, hold: Hold) -> Blocker | None:
 
 async def _list_destinations(store: SqlStore, node: Node) -> list[str]:
     """Return where this daemon has the node's BMCs send their events, as patterns."""
-    made = await store.alerts.list_subscriptions()
-    return [escape(one.destination) for one in made if one.node == node.id]
+    made = await store.alerts.list_subscriptions([node.id])
+    return [escape(one.destination) for one in made]
 
 
 class Retirer:

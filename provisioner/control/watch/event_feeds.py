@@ -160,10 +160,10 @@ class EventFeeds:
         self._doubted: set[str] = set()  # ids by which events may have been lost
         self.broke: set[Key] = set()  # ways that broke, or lost events, since the last round
 
-    async def restore(self, is_ours: Callable[[str], bool]) -> None:
-        """Read the subscriptions of our nodes that were made before, by whichever daemon."""
-        for made in await self._book.list_subscriptions():
-            if is_ours(made.node) and (made.node, made.bmc) not in self._ours:
+    async def restore(self, nodes: Collection[str]) -> None:
+        """Read the subscriptions of nodes that became ours, by whichever daemon they were made."""
+        for made in await self._book.list_subscriptions(nodes):
+            if (made.node, made.bmc) not in self._ours:
                 self._keep(made)
 
     def hand_over(self, nodes: Collection[str]) -> None:

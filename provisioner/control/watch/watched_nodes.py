@@ -388,7 +388,8 @@ class WatchedNodes:
     Of the last `take`: `entered` are the nodes that are watched now and were not before, `left`
     those that are not any more, `ended` those that serve no more, whoever watched them, and
     `recabled` pairs of a watched node before and after, where its ports differ; None stands for a
-    node that is not watched. `shards` None: all are ours.
+    node that is not watched. `gained` are nodes that became ours, until the caller empties it.
+    `shards` None: all are ours.
     """
 
     def __init__(self, shards: Shards | None = None) -> None:
@@ -400,6 +401,8 @@ class WatchedNodes:
         self.left: list[str] = []
         self.ended: list[str] = []
         self.recabled: list[tuple[Node | None, Node | None]] = []
+        self.gained: set[str] = set()
+        self._ours: set[str] = set()
         self._serving: set[str] = set()
         self._changes = FleetChanges()
 
@@ -415,18 +418,28 @@ class WatchedNodes:
                 self._serving.add(node.id)
             else:
                 self._end(node.id)
-            self._sort(node.id, node if self._is_watched(node) else None)
+            self._weigh(node)
         for name in changes.gone:
             del self.all[name]
             self._end(name)
+            self._ours.discard(name)
+            self.gained.discard(name)
             self._sort(name, None)
         if self._shards is not None and self._shards.generation != self._generation:
             self._generation = self._shards.generation
-            for name, node in self.all.items():
-                self._sort(name, node if self._is_watched(node) else None)
+            for node in self.all.values():
+                self._weigh(node)
 
-    def _is_watched(self, node: Node) -> bool:
-        return node.id in self._serving and (self._shards is None or self._shards.holds(node))
+    def _weigh(self, node: Node) -> None:
+        """Say whether a node is ours, and watched."""
+        ours = self._shards is None or self._shards.holds(node)
+        if not ours:
+            self._ours.discard(node.id)
+            self.gained.discard(node.id)
+        elif node.id not in self._ours:
+            self._ours.add(node.id)
+            self.gained.add(node.id)
+        self._sort(node.id, node if ours and node.id in self._serving else None)
 
     def _end(self, name: str) -> None:
         if name in self._serving:

@@ -208,8 +208,10 @@ class Watcher:
                 self._turns[name] = self._first(node, now, since)
             self.leaves.learn_cables(self._fleet.recabled)
             await self._leave(nodes)
+            if self._fleet.gained:
+                await self.feeds.restore(self._fleet.gained)
+                self._fleet.gained.clear()
             if moved:
-                await self.feeds.restore(lambda name: self._shards.holds(nodes.get(name)))
                 self._pace_first_looks()
 
     def _pace_first_looks(self) -> None:

@@ -188,7 +188,10 @@ HOLD_S = 10.0  # a difference lasts so long before anything is given away
 RETURN_S = 60.0  # and is over for so long before it is taken again
 SLOW_MS = 40.0  # of a round trip to the database: a decision makes some ten of them
 SLOW_BACK_MS = 20.0
+SAME = 0.02  # of devices, by which a statement may be off before it is written again
 SLOW_TIMES = 4.0  # of a peer's round trip: a database that is slow for everybody is no difference
+NEAR_MS = SLOW_BACK_MS / SLOW_TIMES  # a round trip below is good enough for any comparison
+READ_AS_IS = {"place", "sample", "probed"}
 
 
 class Standing(Record):
@@ -220,14 +223,45 @@ class Fitness(Record):
     since: float | None = None
 
 
-def read_standing(id_: str, text: str) -> Standing:
-    """Return what a daemon stated; of an older version, or if it is no statement: nothing."""
+def read_standing(id_: str, text: str, shown_at: float = 0.0) -> Standing:
+    """Return what a daemon stated; of an older version, or if it is no statement: nothing.
+
+    `shown_at`: when it showed last that this still holds.
+    """
     try:
         told = Standing.model_validate({**json.loads(text or "{}"), "id": id_})
     except (ValueError, TypeError, RecursionError):
         return Standing(id=id_)
     bounded = dict(list(told.probed.items())[: 8 * SAMPLE_MAX])
-    return told.model_copy(update={"sample": told.sample[:SAMPLE_MAX], "probed": bounded})
+    at = max(told.at, shown_at) if told.at else 0.0
+    changes = {"at": at, "sample": told.sample[:SAMPLE_MAX], "probed": bounded}
+    return told.model_copy(update=changes)
+
+
+def shorten(ours: Standing) -> Standing:
+    """Return what is stated of us: no silent devices where these are too few for a difference.
+
+    A large fleet always has some, and others at each look.
+    """
+    few = ours.silent < MARGIN_BACK * ours.tried
+    return ours.model_copy(update={"sample": ()}) if ours.fit and few else ours
+
+
+def says_the_same(stated: Standing, ours: Standing) -> bool:
+    """Return whether a peer that reads what was stated judges as if it read this.
+
+    Not of a daemon that drives nothing: its next life goes by when it last said so.
+    """
+    before = stated.round_trip_ms
+    now = ours.round_trip_ms
+    near = abs(now - before) <= 0.1 * before or 0 < min(before, now) <= max(before, now) <= NEAR_MS
+    return (
+        bool(stated.at)
+        and (stated.fit, ours.fit) == (True, True)
+        and stated.model_dump(include=READ_AS_IS) == ours.model_dump(include=READ_AS_IS)
+        and abs(stated.share - ours.share) <= SAME
+        and near
+    )
 
 
 def list_asked(ours: Standing, peers: Sequence[Standing]) -> tuple[str, ...]:

@@ -68,7 +68,16 @@ MEMBERS_SHARDS = MEMBERS.replace(
     ", ARRAY(SELECT s.objid::bigint::integer FROM pg_locks s WHERE s.pid = l.pid AND s.locktype = "
     "'advisory' AND s.granted AND s.classid::bigint = %s) AS shards FROM executors",
 )
-STANDINGS = f"SELECT e.id, e.standing {LIVING} AND e.number <> %s ORDER BY e.number"
+# When a daemon showed last that its statement holds: a shared lock of its desk on its number and
+# this second, of the kind with one key of 64 bits, which no other lock here is.
+SHOWN = (
+    "(SELECT max(s.objid::bigint) FROM pg_locks s WHERE s.locktype = 'advisory' AND s.granted "
+    "AND s.objsubid = 1 AND s.database = l.database AND s.classid = l.objid)"
+)
+STANDINGS = (
+    f"SELECT e.id, e.standing, coalesce({SHOWN}, 0) AS shown {LIVING} AND e.number <> %s "
+    "ORDER BY e.number"
+)
 JOIN_REMEDY = (
     "Give all daemons the same version, matrix, overlays and settings; or, while a change rolls "
     "through, start the changed ones with `serve --change-until TIME`."
@@ -123,6 +132,8 @@ class Seat:
         self._session: Session | None = None
         self._desk: Session | None = None
         self._turns: set[int] = set()
+        self._stated = Standing()  # as it is in our row
+        self._shown = 0  # the key of the lock that shows when it held last
         self._told_sharing: dict[tuple[object, int], str] = {}
         self._sharing: Mapping[int, frozenset[int]] = {}
         self._list_keys = list_keys
@@ -261,21 +272,38 @@ class Seat:
         """Return the daemons that have a seat now, ours among them, and what each works by."""
         return [_joined(row) for row in self._read(MEMBERS, (SEATS,))]
 
-    def state(self, standing: Standing) -> Sequence[Standing]:
+    def state(self, standing: Standing, *, written: bool = False) -> Sequence[Standing]:
         """State this daemon's own reach; return what its living peers state.
 
-        One after the other, so that of two that would give their work away at the same moment the
-        second one sees that the first one has.
+        The row is written where it changed for a reader, or if `written`, for peers of a version
+        that reads the row alone; else a lock shows that it still holds. One after the other, so
+        that of two that would give their work away at the same moment the second one sees that
+        the first one has.
         """
         assert self._desk is not None, "not seated"
         with waits.on("a look at the other daemons", limited=False), self._desk.transaction():
             self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, STATING))
-            self._read(
-                "UPDATE executors SET standing = %s WHERE number = %s RETURNING 1",
-                (standing.model_dump_json(exclude={"id"}), self.number),
-            )
+            if written or not membership.says_the_same(self._stated, standing):
+                self._read(
+                    "UPDATE executors SET standing = %s WHERE number = %s RETURNING 1",
+                    (standing.model_dump_json(exclude={"id"}), self.number),
+                )
+                self._stated = standing
+            self._show(int(standing.at))
             rows = self._read(STANDINGS, (SEATS, self.number))
-        return [read_standing(str(row["id"]), str(row["standing"])) for row in rows]
+        return [
+            read_standing(str(row["id"]), str(row["standing"]), float(str(row["shown"])))
+            for row in rows
+        ]
+
+    def _show(self, at_s: int) -> None:
+        """Show to peers, without a write, that what was stated holds at this second."""
+        key = self.number << 32 | at_s
+        if key != self._shown:
+            self._read("SELECT pg_advisory_lock_shared(%s)::text", (key,))
+            if self._shown:
+                self._read("SELECT pg_advisory_unlock_shared(%s)", (self._shown,))
+            self._shown = key
 
     def _inherit(self) -> Standing:
         """Return what the last life in this place stated, if that was lately."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from given_events import in_state
 from served import PROFILE, Served, run
 from sqlalchemy import Connection
 
 from provisioner.checks.threshold_data import THRESHOLDS
 from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.inventory import Component, Inventory
+from provisioner.model.location import Location, Outlet
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.certification.certification import DAY_S
 from provisioner.planning.certification.cohort import BINS, describe_spreads
 from provisioner.settings import Settings
 
@@ -90,6 +96,44 @@ def test_a_comparison_without_version_sets_is_of_the_two_measured_last():
         assert (older, named[0]) == (named, 200)
 
     run(scenario)
+
+
+def test_a_power_feed_whose_nodes_fail_is_accused_by_the_faults_that_the_journal_tells_of():
+    """From the rows of nodes and their changes of state to the answer of the route."""
+    why = Blocker(reason=Reason.CHECK_FAILED, subject="gpu", detail="Xid 79", unblock="Repair it.")
+
+    async def scenario(served: Served) -> None:
+        store, begin = served.store, served.parts.clock.now() - 40 * DAY_S
+        gpu = Component(kind="hgx.gpu", slot="GPU_SXM_1", version="97.00", source="/redfish/v1")
+        for number in range(12):
+            node = Node(
+                id=f"h{number}", kind=NodeKind.HOST, location=Location(rack=f"r{number // 4}"),
+                outlets=(Outlet(pdu=f"p{number % 2}", outlet="1"),), tags=("batch-a",),
+            )  # fmt: skip
+            await store.nodes.add(node)
+            seen = Inventory(node=node.id, vendor="generic", components=(gpu,))
+            await store.evidence.put_inventory(seen, begin)
+            await change(served, node.id, begin, State.CERTIFIED)
+        for number in range(36):  # of p1 each node in turn, and once one of p0
+            name, at = f"h{(2 * number + 1) % 12 if number % 9 else 4}", begin + number * DAY_S
+            await change(served, name, at + 3600, State.QUARANTINED, why)
+            await change(served, name, at + 7200, State.CERTIFIED)
+        while await store.usage.advance():
+            pass
+        status, told = await served.ask("viewer", "GET", "/cohorts/suspects")
+        assert status == 200
+        assert told["faults"] == 36
+        assert [one["what"] for one in told["items"] if one["accused"]] == [["pdu=p1"]]
+        whats = [what for one in told["items"] for what in one["what"]]
+        assert set(whats) == {"pdu=p0", "pdu=p1", "rack=r0", "rack=r1", "rack=r2"}
+
+    run(scenario)
+
+
+async def change(served: Served, name: str, at: float, state: State, *blockers: Blocker) -> None:
+    node = await served.store.nodes.get(name)
+    assert node is not None
+    await served.store.nodes.save(in_state(node, state, at, blockers=blockers))
 
 
 def change_second_row(connection: Connection) -> None:

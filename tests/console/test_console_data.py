@@ -109,7 +109,7 @@ def test_the_version_that_makes_nodes_fail_stands_out_in_the_picture(walker: Loo
             failed = rng.random() < (0.06 if driver == "580.95" else 0.02)
             at = 86_400.0 * day
             stays.append(Stay(f"n{number}", at, at + 86_000.0, failed, driver))
-    found = find_suspects(stays, sets, {f"n{n}": f"r{n % 6}" for n in range(60)})
+    found = find_suspects(stays, sets, {f"n{n}": [f"rack=r{n % 6}"] for n in range(60)})
     told = {
         "items": [suspect.model_dump(mode="json") for suspect in found],
         "faults": sum(stay.failed for stay in stays),
@@ -133,7 +133,7 @@ def test_the_version_that_makes_nodes_fail_stands_out_in_the_picture(walker: Loo
 
 def test_the_page_of_cohorts_reads_the_suspects_after_it_is_shown(walker: Looker) -> None:
     walker.to("cohorts", "Cohorts")
-    title = "Which version or rack makes nodes fail"
+    title = "Which version, place or part makes nodes fail"
     section = walker.get("section").filter(has_text=title).first
     section.get_by_text("node-days of the last 90").wait_for()
 

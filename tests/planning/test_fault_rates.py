@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import log
 
 import pytest
@@ -13,7 +13,9 @@ from provisioner.planning.certification.certification import DAY_S
 from provisioner.planning.certification.fault_rates import (
     ALPHA_HOLD,
     FAULT_RATE,
+    MARKS_MAX,
     FaultEvidence,
+    FaultSuspect,
     Interval,
     Stay,
     find_bar,
@@ -51,7 +53,7 @@ def fleet(*digests: str) -> dict[str, str]:
 def test_a_driver_that_doubles_the_faults_is_accused_and_nothing_else() -> None:
     stays = list(live(fleet("old", "new"), {"old": 0.02, "new": 0.04}, 60, seed=1))
 
-    found = find_suspects(stays, SETS, {f"n{i}": f"r{i % 8}" for i in range(240)})
+    found = find_suspects(stays, SETS, {f"n{i}": [f"rack=r{i % 8}"] for i in range(240)})
 
     first = found[0]
     assert first.what == ("driver=580",)
@@ -81,16 +83,56 @@ def test_a_third_set_tells_them_apart() -> None:
 
 
 def test_a_bad_rack_is_accused_and_not_the_version() -> None:
-    racks = {f"n{i}": f"r{i // 30}" for i in range(240)}
-    quick = {n: "new" for n, r in racks.items() if r == "r3"}
+    racks = {f"n{i}": [f"rack=r{i // 30}"] for i in range(240)}
+
+    assert accuse("rack=r3", racks) == [("rack=r3",)]
+
+
+def accuse(guilty: str, marks: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
+    return [s.what for s in find_all(guilty, marks) if s.accused]
+
+
+def find_all(guilty: str, marks: Mapping[str, Collection[str]]) -> tuple[FaultSuspect, ...]:
+    """Return the suspects where nodes with this mark fail three times as often."""
+    quick = {n: "new" for n, has in marks.items() if guilty in has}
     stays = [
-        *live({n: "new" for n in racks if n not in quick}, {"new": 0.02}, 60, seed=4),
+        *live({n: "new" for n in marks if n not in quick}, {"new": 0.02}, 60, seed=4),
         *live(quick, {"new": 0.06}, 60, seed=5),
     ]
+    return find_suspects(stays, SETS, marks)
 
-    accused = [s.what for s in find_suspects(stays, SETS, racks) if s.accused]
 
-    assert accused == [("rack=r3",)]
+@pytest.mark.parametrize("guilty", ["pdu=p2", "model=SSD 7", "tag=cdu-1", "leaf=leaf-2"])
+def test_a_bad_feed_or_lot_that_crosses_racks_is_accused_and_no_rack(guilty: str) -> None:
+    """What else stands at the same nodes, as coolant or age, is a tag that people give them."""
+    marks = {
+        f"n{i}": [f"rack=r{i // 30}", *([guilty] if i % 5 == 2 else [f"{guilty} of others"])]
+        for i in range(240)
+    }
+
+    [accused] = accuse(guilty, marks)
+
+    assert accused == (guilty,)
+
+
+def test_a_feed_and_a_rack_of_the_same_nodes_are_named_together() -> None:
+    marks = {f"n{i}": [f"rack=r{i // 30}", f"pdu=p{i // 30}"] for i in range(240)}
+
+    assert accuse("pdu=p3", marks) == [("pdu=p3", "rack=r3")]
+
+
+def test_of_many_racks_the_worst_are_weighed_and_the_others_count_against_each_accusation() -> None:
+    """Time grows with the nodes alone; what is not weighed accuses nobody and excuses nobody."""
+    marks = {f"n{i}": [f"rack=r{i % 300}"] for i in range(600)}
+    marks |= {f"m{i}": ["rack=bad"] for i in range(30)}
+
+    found = find_all("rack=bad", marks)
+
+    assert [s.what for s in found if s.accused] == [("rack=bad",)]
+    assert len(found) == MARKS_MAX
+    assert find_bar([9.0, 1.0, 0.0], left_out=100) == 9.0
+    assert find_bar([7.0, 1.0, 0.0]) == 7.0
+    assert find_bar([7.0, 1.0, 0.0], left_out=100) == float("inf")
 
 
 def test_a_heat_wave_that_hits_all_accuses_nothing() -> None:

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 from campaign_fleet import Fleet
+from given_events import in_state
 
 from provisioner.model.campaign import CampaignState, PinScope, ReleasePin
+from provisioner.model.node import State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.certification.certification import DAY_S
 
 QUICK: dict[str, object] = {
     "canary": {"size": 2, "soak_s": 600},
@@ -273,3 +277,56 @@ def test_two_campaigns_are_never_about_the_same_node() -> None:
         assert (await fleet.now(second.campaign)).state is CampaignState.DRAFT
 
     run(scenario())
+
+
+@pytest.mark.parametrize(("who", "held"), [("done", True), ("waiting", False), ("both", False)])
+def test_a_running_campaign_holds_itself_once_the_nodes_that_it_brought_fail_more_often(
+    who: str, held: bool
+) -> None:
+    """Half are upgraded and soak; of these, of those that wait, or of both in turn nodes fail."""
+    soaks = {"waves": [{"upto": {"percent": 50}, "soak_s": 90 * DAY_S}, {}]}
+
+    async def scenario() -> None:
+        fleet = Fleet(hosts=24, units=2)
+        await fleet.build()
+        for node in await fleet.store.nodes.list():  # the ledger knows since when each serves
+            await fleet.store.nodes.save(in_state(node, State.CERTIFIED, fleet.clock.now()))
+            certified = await fleet.store.nodes.get(node.id)
+            assert certified is not None
+            await fleet.store.nodes.save(in_state(certified, State.RELEASED, fleet.clock.now()))
+        campaign = await fleet.start(HOSTS, **QUICK | soaks)
+        await fleet.live(campaign, hours=48)
+        releases = {n.id: n.release for n in await fleet.store.nodes.list() if n.ports}
+        done = [name for name, release in releases.items() if release == "next"]
+        waiting = [name for name in releases if name not in done]
+        assert len(done) == len(waiting) == 12
+        failing = {"done": done, "waiting": waiting, "both": done + waiting}[who]
+        faults = 0
+        ended = await fleet.now(campaign)
+        while ended.state is CampaignState.STARTED and faults < 60:
+            await fail(fleet, failing[faults * 5 % len(failing)])
+            faults += 1
+            await fleet.campaigns.tick()
+            ended = await fleet.now(campaign)
+
+        assert (ended.state is CampaignState.STOPPED) is held, ended.reason
+        if held:
+            assert 15 < faults < 40
+            assert "nodes fail" in ended.reason
+            assert f"{faults} faults in" in ended.reason
+
+    run(scenario())
+
+
+async def fail(fleet: Fleet, name: str) -> None:
+    """A node that serves is out for an hour; the ledger of time learns of it."""
+    why = Blocker(reason=Reason.CHECK_FAILED, subject="gpu", detail="Xid 79", unblock="Repair it.")
+    states = ((State.QUARANTINED, (why,), 3600.0), (State.RELEASED, (), 7 * 3600.0))
+    for state, blockers, lasts_s in states:
+        node = await fleet.store.nodes.get(name)
+        assert node is not None
+        now = fleet.clock.now()
+        await fleet.store.nodes.save(in_state(node, state, now, blockers=blockers))
+        fleet.clock.at += lasts_s
+    while await fleet.store.usage.advance():
+        pass

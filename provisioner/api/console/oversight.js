@@ -61,7 +61,7 @@ export async function cohorts({ query, signal, again }) {
   const columns = (rows, named) => Object.keys(rows[0] ?? {}).filter((k) => typeof rows[0][k] !== "object").map((k) => ({ head: headed(k), num: typeof rows[0][k] === "number", value: (row) => row[k], cell: (row) => (k === "node" ? node_link(row[k]) : typeof row[k] === "number" ? figure(row[k]) : k === named ? made("code", { title: row[k] }, short(String(row[k]))) : k.endsWith("_at") ? at(row[k]) : String(row[k] ?? "—")) }));
   const accused = made("div", {}, made("p", { class: "quiet" }, "It is read now…"));
   return { title: "Cohorts", shown: () => show_suspects(accused, { signal, query, again }), body: made("div", { class: "stack" },
-    section("Which version or rack makes nodes fail", accused),
+    section("Which version, place or part makes nodes fail", accused),
     section("Nodes that differ from their like", told.outliers.length ? listing({ caption: "Outliers", rows: told.outliers, again, query, key: "o-", name: (row) => row.node, columns: columns(told.outliers, "versions") }) : empty("No node differs from its like.", "Nodes of one profile with the same versions are compared once enough of them were measured.")),
     section("Cohorts", told.cohorts.length ? table("Cohorts", [["Profile"], ["Versions", "num"], ["Nodes", "num"], ["Sound", "num"]], told.cohorts.map((c) => [c.profile, made("code", { title: c.versions }, short(c.versions)), number(c.nodes), number(c.sound)])) : empty("Nothing was measured yet.", "Gates B to D measure.")),
     section("Learned floors", told.baselines.length ? listing({ caption: "Floors", rows: told.baselines, again, query, key: "b-", name: (row) => row.metric, columns: columns(told.baselines, "versions") }) : empty("No floor is learned yet.", "")),

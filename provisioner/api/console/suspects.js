@@ -1,5 +1,5 @@
 // @ts-check
-// Which version or rack makes nodes fail: the suspects of the fleet's faults, each with a picture of its interval.
+// Which version, place or part makes nodes fail: the suspects of the fleet's faults, each with a picture of its interval.
 
 import { ask } from "./api.js";
 import { chip, drawn, empty, hint, made } from "./dom.js";
@@ -26,7 +26,7 @@ const named = (what) => made("div", {}, where(what) ? made("a", { href: `#/nodes
 export function suspects_table({ items, faults, node_days: days }, { query, again }) {
   const said = `${many(faults, "fault")} in ${number(Math.round(days))} node-days of the last 90. The line is the 95 % interval; the upright stands where nodes fail as often as alike ones. Of the accused at most 5 % are innocent on average.`;
   return [made("p", { class: "quiet" }, said), listing({
-    caption: "What makes nodes fail", rows: items, again, query, key: "s-", sort: 1, down: true, name: (row) => row.what.join(", "), nothing: empty("Nothing could be compared yet.", "It needs faults, and nodes that differ in one version or stand in other racks."),
+    caption: "What makes nodes fail", rows: items, again, query, key: "s-", sort: 1, down: true, name: (row) => row.what.join(", "), nothing: empty("Nothing could be compared yet.", "It needs faults, and nodes that differ in one version or in rack, feed, leaf, model or tag."),
     columns: [
       { head: "Suspect", cell: (row) => row.what.map(named), value: (row) => row.what.join(" ") },
       { head: "Verdict", cell: (row) => (row.accused ? chip("accused", "outcome") : "—"), value: (row) => Number(row.accused) },

@@ -21,8 +21,8 @@ export function words_of({ ratio, low, high }) {
   return `${figure(ratio)} times the faults of alike nodes, 95 % between ${figure(low)} and ${figure(high)}`;
 }
 
-/** Return the expression for the nodes that have it: "hgx.gpu.driver=580.95" or "rack=r07"; "" for what is none. */
+/** Return the expression for the nodes that have it: "hgx.gpu.driver=580.95" or "rack=r07"; "" for what is none, as a power feed. */
 export function where(what) {
   const at = what.indexOf("=");
-  return at < 1 ? "" : `${what.slice(0, at)}="${what.slice(at + 1).replaceAll('"', "?")}"`;
+  return at < 1 || what.startsWith("pdu=") ? "" : `${what.slice(0, at)}="${what.slice(at + 1).replaceAll('"', "?")}"`;
 }

@@ -406,7 +406,9 @@ class SuspectQuery(Nothing):
 class Suspects(Record):
     """What the fleet's faults accuse."""
 
-    items: tuple[FaultSuspect, ...] = Field(description="Versions and racks, the likeliest first.")
+    items: tuple[FaultSuspect, ...] = Field(
+        description="Versions, places and parts, the likeliest first."
+    )
     faults: int = Field(description="Faults of nodes that served or were free.")
     node_days: float = Field(description="Days that nodes served or were free, summed.")
 
@@ -439,15 +441,30 @@ async def compare_cohorts(ask: Ask) -> Reply:
 
 
 async def list_suspects(ask: Ask) -> Reply:
-    """Return which versions and racks make nodes fail, as far as faults tell."""
+    """Return which versions, places and parts make nodes fail, as far as faults tell."""
     store = ask.parts.store
     stays = await store.usage.list_stays(ask.now - ask.query.days * DAY_S, ask.now)
     _, listed = await store.evidence.list_versions()
-    racks = {node.id: node.location.rack for node in await store.nodes.list()}
+    models = await store.evidence.list_models()
+    marks = {n.id: list_marks(n, models.get(n.id, ())) for n in await store.nodes.list()}
     sets = {digest: name_versions(versions) for digest, versions in listed.items()}
-    found = await asyncio.to_thread(find_suspects, stays, sets, racks)
+    found = await asyncio.to_thread(find_suspects, stays, sets, marks)
     days = sum(stay.ends_at - stay.begins_at for stay in stays) / DAY_S
     return Reply(Suspects(items=found, faults=sum(stay.failed for stay in stays), node_days=days))
+
+
+def list_marks(node: Node, models: Sequence[str]) -> frozenset[str]:
+    """Return what may make a node fail beside its versions, as expressions name it: its rack,
+    feeds and leaves, the models of its parts, and what people say of it by tags.
+    """
+    named = {
+        "rack": [node.location.rack] if node.location.rack else [],
+        "pdu": [outlet.pdu for outlet in node.outlets],
+        "leaf": [port.switch for port in node.ports],
+        "model": models,
+        "tag": node.tags,
+    }
+    return frozenset(f"{kind}={value}" for kind, values in named.items() for value in values)
 
 
 def name_versions(versions: Sequence[ListedVersion]) -> dict[str, str]:
@@ -542,7 +559,7 @@ ROUTES = (
         "/cohorts/suspects",
         "list_suspects",
         TAG,
-        "Show which versions and racks make nodes fail, by the fleet's faults.",
+        "Show which versions, places and parts make nodes fail, by the fleet's faults.",
         VIEWERS,
         list_suspects,
         {200: Suspects},

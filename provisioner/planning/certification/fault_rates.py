@@ -1,4 +1,4 @@
-"""Which version, or which rack, makes nodes fail: rates of faults compared as they come in. Pure.
+"""Which version, place or part makes nodes fail: rates of faults compared as they come in. Pure.
 
 At each fault the nodes that could have failed are compared: how many of them had the suspect, and
 did the one that failed have it? That is Cox's partial likelihood (Journal of the Royal Statistical
@@ -15,9 +15,9 @@ first is accused here. The verdict holds a campaign and asks; it changes no node
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from math import exp, fsum, log
+from math import exp, fsum, log, sqrt
 from typing import NamedTuple
 
 from provisioner.model.base import Record
@@ -31,6 +31,7 @@ FALSE_SHARE = 0.05  # of the accused: e-BH's bound
 # `make bench NAME=regressions`
 RATIOS = ((1.25, 0.15), (1.5, 0.40), (2.0, 0.20), (3.0, 0.15), (6.0, 0.10))
 FAULT_RATE = "fault rate"  # the subject of the blocker that holds a campaign
+MARKS_MAX = 32  # groups of marks that are weighed: a large site has some thousand racks
 SETS_MAX = 12  # sets of versions that are compared with each other as they are
 _STEPS = 60  # halvings of an interval: far below any precision that matters
 _WIDEST = 12.0  # natural logarithm of the largest rate ratio that is told apart
@@ -70,7 +71,7 @@ class FaultEvidence(Record):
 
 
 class FaultSuspect(Record):
-    """One version, or several that always come together, or a rack, with its evidence."""
+    """A version or a mark, or several that always come together, with the evidence."""
 
     what: tuple[str, ...]  # "hgx.gpu.driver=580.95"; more than one: they cannot be told apart
     evidence: FaultEvidence
@@ -232,11 +233,12 @@ def judge_fault_rate(campaign: Campaign, evidence: FaultEvidence) -> tuple[Block
 def find_suspects(
     stays: Sequence[Stay],
     sets: Mapping[str, Mapping[str, str]],
-    racks: Mapping[str, str],
+    marks: Mapping[str, Collection[str]],
 ) -> tuple[FaultSuspect, ...]:
     """Return every suspect that can be judged, the strongest evidence first.
 
-    `sets` has the version of each component by the digest of a set, `racks` each node's rack.
+    `sets` has the version of each component by the digest of a set, `marks` what each node has
+    beside its versions: "rack=r07", "tag=lot-7". Marks are compared among nodes of equal versions.
     """
     known = [stay for stay in stays if stay.versions in sets]
     used = {stay.versions for stay in known}
@@ -262,14 +264,15 @@ def find_suspects(
             if s.versions in (mine, other)
         ]
         judged.append((group, weigh_faults(intervals), _tell_apart(group, sets, (mine, other))))
-    for rack in sorted({racks.get(stay.node, "") for stay in known} - {""}):
+    groups = _group_marks(known, marks)
+    for group, nodes in groups[:MARKS_MAX]:
         intervals = [
-            Interval(s.begins_at, s.ends_at, s.failed, racks.get(s.node) == rack, s.versions)
-            for s in known
+            Interval(s.begins_at, s.ends_at, s.failed, s.node in nodes, s.versions) for s in known
         ]
-        judged.append(((f"rack={rack}",), weigh_faults(intervals), ()))
+        judged.append((group, weigh_faults(intervals), ()))
     compared = [each for each in judged if each[1].ratio is not None]
-    bar = find_bar([evidence.log_e for _, evidence, _ in compared])
+    left_out = max(0, len(groups) - MARKS_MAX)
+    bar = find_bar([evidence.log_e for _, evidence, _ in compared], left_out)
     suspects = [
         FaultSuspect(what=what, evidence=evidence, accused=evidence.log_e >= bar, decided_by=apart)
         for what, evidence, apart in compared
@@ -277,10 +280,14 @@ def find_suspects(
     return tuple(sorted(suspects, key=lambda s: (-s.evidence.log_e, s.what)))
 
 
-def find_bar(logs: Collection[float]) -> float:
-    """Return the least evidence that accuses, by e-BH; infinite: nothing is accused."""
+def find_bar(logs: Collection[float], left_out: int = 0) -> float:
+    """Return the least evidence that accuses, by e-BH; infinite: nothing is accused.
+
+    `left_out`: suspects that were not weighed, and count as without any evidence.
+    """
+    count = len(logs) + left_out
     for rank, value in reversed(list(enumerate(sorted(logs, reverse=True), 1))):
-        if value >= log(len(logs) / (FALSE_SHARE * rank)):
+        if value >= log(count / (FALSE_SHARE * rank)):
             return value
     return float("inf")
 
@@ -296,6 +303,36 @@ def _group_pins(sets: Mapping[str, Mapping[str, str]]) -> list[tuple[str, ...]]:
         if len(digests) < len(sets):
             groups[frozenset(digests)].append(pin)
     return sorted(tuple(sorted(pins)) for pins in groups.values())
+
+
+def _group_marks(
+    known: Sequence[Stay], marks: Mapping[str, Collection[str]]
+) -> list[tuple[tuple[str, ...], frozenset[str]]]:
+    """Return the marks that some nodes have and others have not, and these nodes.
+
+    Marks of the same nodes are together. Those with most faults beyond their time's part are first.
+    """
+    faults = Counter[str]()
+    time_s: dict[str, float] = defaultdict(float)
+    for stay in known:
+        faults[stay.node] += stay.failed
+        time_s[stay.node] += stay.ends_at - stay.begins_at
+    holders: dict[str, set[str]] = defaultdict(set)
+    for node in time_s:
+        for mark in marks.get(node, ()):
+            holders[mark].add(node)
+    groups: dict[frozenset[str], list[str]] = defaultdict(list)
+    for mark, nodes in holders.items():
+        if len(nodes) < len(time_s):
+            groups[frozenset(nodes)].append(mark)
+    rate = faults.total() / max(1.0, fsum(time_s.values()))
+
+    def excess(nodes: frozenset[str]) -> float:
+        expected = rate * fsum(time_s[node] for node in nodes)
+        return (sum(faults[node] for node in nodes) - expected) / sqrt(expected or 1.0)
+
+    found = [(tuple(sorted(group)), nodes) for nodes, group in groups.items()]
+    return sorted(found, key=lambda group: (-excess(group[1]), group[0]))
 
 
 def _list_pairs(

@@ -65,6 +65,10 @@ class SqlEvidenceRepository:
             lambda c: evidence_rows.read_parts(c, names, serials, models, limit)
         )
 
+    async def list_models(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the models of each node and of its parts, as its last inventory has them."""
+        return await self._transactions.read(evidence_rows.read_models)
+
     async def get_report(self, node: str) -> HealthReport | None:
         return await self._transactions.recall_of(evidence_rows.read_report, node)
 

@@ -357,6 +357,15 @@ def read_parts(
     }
 
 
+def read_models(connection: Connection) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}  # text -> models: alike nodes share them
+    query = select(node_versions.c.node, node_versions.c.models)
+    return {
+        node: found.setdefault(text, tuple(text.splitlines()))
+        for node, text in connection.execute(query)
+    }
+
+
 def put_report(connection: Connection, report: HealthReport) -> None:
     """Keep a validation's results beside the earlier ones."""
     row = {

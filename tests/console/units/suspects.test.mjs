@@ -20,4 +20,5 @@ test("a suspect leads to its nodes", () => {
   assert.equal(where("hgx.gpu.driver=580.95"), 'hgx.gpu.driver="580.95"');
   assert.equal(where('rack=r"7'), 'rack="r?7"');
   assert.equal(where("a whole set"), "");
+  assert.equal(where("pdu=p7"), "");
 });

@@ -360,7 +360,7 @@ async def read_everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inve
     obstacles = await read_obstacles(walk, quirk, manager.data if manager else {}, bmc)
     leaks = () if dpu else await read_places(walk, await find_places(walk, chassis))
     devices = parts.devices
-    gaps = (*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps, *parts.gaps)
+    gaps = (*_system_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps, *parts.gaps)
     host = None if dpu else host_system(systems)
     return Inventory(
         node=node,
@@ -398,7 +398,7 @@ async def read_versions(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Invent
         power=power_of(host_system(systems)),
         boot_state=boot_state_of(host_system(systems)),
         components=components,
-        gaps=_once((*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps)),
+        gaps=_once((*_system_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps)),
     )
 
 
@@ -424,7 +424,7 @@ async def read_identity(walk: Walk, quirk: Quirk) -> Inventory:
         model=_model(systems, devices),
         power=power_of(host_system(systems)),
         devices=devices,
-        gaps=_once((*_root_gaps(root, quirk, systems), *walk.gaps, *parts.gaps)),
+        gaps=_once((*_system_gaps(root, quirk, systems), *walk.gaps, *parts.gaps)),
     )
 
 
@@ -512,8 +512,12 @@ def _model(systems: list[Resource], devices: tuple[Device, ...]) -> str | None:
     return own or next((m for m in boards if m), None)
 
 
-def _root_gaps(root: Json, quirk: Quirk, systems: list[Resource]) -> list[Gap]:
-    gaps = []
+def _system_gaps(root: Json, quirk: Quirk, systems: list[Resource]) -> list[Gap]:
+    gaps = [
+        Gap(reason=Reason.POWER, source=one.path, detail=_PAUSED)
+        for one in systems
+        if text(one.data.get("PowerState")) == "Paused"
+    ]
     if quirk.name == UNKNOWN.name:
         detail = f"no vendor declaration fits {text(root.get('Vendor')) or 'an unnamed vendor'}"
         gaps.append(Gap(reason=Reason.UNKNOWN_VENDOR, source=ROOT, detail=detail))
@@ -525,6 +529,11 @@ def _root_gaps(root: Json, quirk: Quirk, systems: list[Resource]) -> list[Gap]:
     if link(root, "Systems") is not None and not systems:
         gaps.append(_missing(link(root, "Systems") or ROOT, "no system is listed"))
     return gaps
+
+
+# of a BlueField whose cores are down, or wait in UEFI's shell: "On" is taken, and starts nothing
+# (docs/sources/hardware.md#bluefield4)
+_PAUSED = "PowerState is Paused: it neither runs nor is off, and nothing here restarts it"
 
 
 def _missing(source: str, detail: str) -> Gap:

@@ -23,6 +23,9 @@ from provisioner.integrations.sim.racks.rack import (
 
 DEFAULT = "factory"
 LOCKOUT = 4  # refused logins until the account is locked
+# NVUE's names -> Redfish's (NVIDIA/open-nvfwupd); "MGX_" stands before them up to BMC 88.0060.2112,
+# and 88.0060.2303 dropped it (sonic-buildimage#29631)
+_LISTED = {"BMC": "BMC_0", "BIOS": "CPU_0", "FPGA": "FPGA_0", "EROT-BMC": "ERoT_BMC_0"}
 
 
 @dataclass
@@ -79,6 +82,7 @@ class Switch:
         self.tasks = Tasks()
         self.faults = SwitchFaults()
         self.power = "On"
+        self.prefix = "MGX_"
         self.nvos_up = 0.0
         self.bmc_up = 0.0
         self.controller_since: float | None = 0.0 if index == 0 else None
@@ -192,12 +196,14 @@ class Switch:
             "FirmwareInventory": ref("UpdateService/FirmwareInventory"),
             "MultipartHttpPushUri": f"{ROOT}/UpdateService/update-multipart",
         }
-        list_members(tree, "UpdateService/FirmwareInventory", ["MGX_FW_BMC_0"])
-        tree[f"{ROOT}/UpdateService/FirmwareInventory/MGX_FW_BMC_0"] = {
-            "Id": "MGX_FW_BMC_0",
-            "Version": self.active["BMC"],
-            "Updateable": True,
-        }
+        shown_as = {f"{self.prefix}FW_{_LISTED[part]}": v for part, v in self.active.items()}
+        list_members(tree, "UpdateService/FirmwareInventory", list(shown_as))
+        for ident, version in shown_as.items():
+            tree[f"{ROOT}/UpdateService/FirmwareInventory/{ident}"] = {
+                "Id": ident,
+                "Version": version,
+                "Updateable": True,
+            }
         self.tasks.add_to(tree, self.rack.now)
         return tree
 

@@ -29,6 +29,7 @@ from provisioner.control.node.reconciler import Engaged, Reconciler
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
 from provisioner.control.watch.isolation_violations import IsolationViolations
+from provisioner.control.watch.membership_watch import MembershipWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.shards import Shards
 from provisioner.control.watch.watch_standing import DecidingClock, TimeStanding
@@ -299,6 +300,9 @@ class Daemon:
         self._begin(self.release_watch.run, "release watch")
         if self.partition_watch is not None:
             self._begin(self.partition_watch.run, "partition watch")
+        if self.parts.fabrics is not None and (beside := self.parts.fabrics.memberships):
+            watch = MembershipWatch(self.context, beside, self.parts.alerts)
+            self._begin(watch.run, "membership watch")
         if self.storage_watch is not None:
             self._begin(self.storage_watch.run, "storage watch")
         if self.campaigns is not None:

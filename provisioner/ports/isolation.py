@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -138,6 +138,15 @@ class Partitions(Isolation, PartitionReads, Protocol):
     """Networks of one InfiniBand fabric, which can be changed."""
 
 
+@dataclass(frozen=True)
+class Drift:
+    """What is not as a node's handover proved it, and what cannot be told of it."""
+
+    part: str  # what the system calls the node
+    wrong: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+
+
 class Membership(Protocol):
     """What one more system has a host in for its tenant, as a partition of its GPUs' NVLink.
 
@@ -180,4 +189,13 @@ class Membership(Protocol):
         self, node: Node, nodes: Sequence[Node], seen: Inventory | None
     ) -> tuple[GateRow, ...]:
         """Return the rows of a release, read now; what is unread is unknown. Raises nothing."""
+        ...
+
+    async def find_drift(
+        self, nodes: Sequence[Node], admitted: Callable[[Node], Awaitable[bool]]
+    ) -> Mapping[str, Drift]:
+        """Return by node what one look shows to be otherwise than proved, of those that serve and
+        of those that serve nobody. `admitted`: whether the release of one that serves brought it
+        in. Raises `PortError`, `InputError` and `OSError`.
+        """
         ...

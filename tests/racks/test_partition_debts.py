@@ -76,6 +76,9 @@ async def journey(world: World) -> dict[str, Any]:
     await restart(world)
     again = await until(world, State.RELEASED)
     seen["again"] = (again.placement, owners(manager, "t0"), list(manager.log))
+    manager.partitions.clear()  # a foreign hand, and the leading daemon looks
+    await world.clock.sleep(300.0)
+    seen["drift"] = permit.get_scope().notices[beside.name]
     seen["violations"] = await world.violations()
     await world.crash()
     return seen
@@ -90,6 +93,7 @@ def test_a_release_cut_before_its_proof_holds_its_tray_until_the_manager_is_set_
     assert "Set `racks_nvlink_manager` again" in seen["why"]
     pair = ["POST green.d01 4", "DELETE green.d01 0"]  # taken back first, and handed over anew
     assert seen["again"] == (Placement.CUSTOMER, {"green.d01"}, ["PUT Default 12", *pair, pair[0]])
+    assert "green.d01 is gone" in " ".join(seen["drift"])
     assert seen["violations"] == []
 
 

@@ -41,7 +41,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.agents import AgentAddress, AgentResult
 from provisioner.ports.inband import READING_METHODS
-from provisioner.ports.isolation import Membership, Partitions, Pdu
+from provisioner.ports.isolation import Drift, Membership, Partitions, Pdu
 from provisioner.ports.storage import Spaces
 from provisioner.runtime import permit
 from provisioner.runtime.permit import CapabilityGate, Need
@@ -263,6 +263,11 @@ class GrantedMembership:
         self, node: Node, nodes: Sequence[Node], seen: Inventory | None
     ) -> tuple[GateRow, ...]:
         return await self._membership.judge(node, nodes, seen)
+
+    async def find_drift(
+        self, nodes: Sequence[Node], admitted: Callable[[Node], Awaitable[bool]]
+    ) -> Mapping[str, Drift]:
+        return await self._membership.find_drift(nodes, admitted)
 
     async def _change(
         self, node: Node, change: Callable[[], Awaitable[tuple[Blocker, ...]]]

@@ -18,6 +18,7 @@ from pathlib import Path
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.integrations.racks.duty.node_holds import find_tenant, place_nodes
 from provisioner.integrations.racks.identity import Kind, find_tray_model
+from provisioner.integrations.racks.partitions.drift import find_drift
 from provisioner.integrations.racks.partitions.nmx_client import (
     LOOKS_MAX,
     POLL_S,
@@ -28,7 +29,7 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
     PartitionPlan,
     build_blocker,
 )
-from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
+from provisioner.integrations.racks.partitions.tray_plan import Tray, is_settled, plan_tray
 from provisioner.integrations.racks.plan import RackPlan, Stamp, read_plan, read_stamp
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
@@ -36,7 +37,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.ports import PortError, Secret, SwitchAddress
-from provisioner.ports.isolation import Membership
+from provisioner.ports.isolation import Drift, Membership
 from provisioner.runtime import permit
 from provisioner.settings import Settings
 
@@ -179,7 +180,25 @@ class TrayPartitions:
         if not found:
             return _find_unplanned(plan, node, seen, placed)
         holders = {unit: find_tenant(other) for unit, (other, _) in placed.items()}
-        return Tray(plan, *found[0], tenant, holders)
+        settled = frozenset(
+            unit
+            for unit, (other, _) in placed.items()
+            if is_settled(other) and self.check in other.beside
+        )
+        return Tray(plan, *found[0], tenant, holders, settled=settled)
+
+    async def find_drift(
+        self, nodes: Sequence[Node], admitted: Callable[[Node], Awaitable[bool]]
+    ) -> Mapping[str, Drift]:
+        """Return by node where one look at the manager's lists shows otherwise than its row."""
+        plan = await self._read_plan()
+        placed = {unit: node for unit, (node, _) in place_nodes(plan, nodes).items()}
+        owed = {
+            node.id
+            for node in placed.values()
+            if is_settled(node) and (self.check in node.beside or await admitted(node))
+        }
+        return find_drift(plan, placed, owed, *await self._client.look())
 
     async def _read_plan(self) -> RackPlan:
         stamp = await asyncio.to_thread(read_stamp, self._file)

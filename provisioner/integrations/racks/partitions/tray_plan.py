@@ -25,6 +25,7 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
     judge_domains,
 )
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
+from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker
 
 
@@ -40,6 +41,7 @@ class Tray:
     tenant: str = ""
     holders: Mapping[str, str] = field(default_factory=dict)  # whose each tray with a node is
     for_good: bool = False
+    settled: frozenset[str] = frozenset()  # trays that their handover brought into a partition
 
     @property
     def partition(self) -> str:
@@ -58,9 +60,14 @@ class Tray:
         return act.name == self.partition or self.unit.slot in slots
 
 
+def is_settled(node: Node) -> bool:
+    """Return whether a node is its tenant's, and no move of it is under way."""
+    return node.state is State.RELEASED and node.placement is Placement.CUSTOMER
+
+
 def plan_tray(tray: Tray, gpus: Sequence[Gpu], partitions: Sequence[Partition]) -> PartitionPlan:
     """Return what has to be sent for one tray, one act after the other, each after a new look."""
-    own, blockers = _find_own(tray, gpus, partitions)
+    own, blockers = find_own(tray, gpus, partitions)
     suffix = f".{domain_of(tray.rack, tray.unit)}"
     said = {gpu.partition for gpu in gpus if gpu.place in own}
     listed = {gpu.place for gpu in gpus}
@@ -80,20 +87,21 @@ def plan_tray(tray: Tray, gpus: Sequence[Gpu], partitions: Sequence[Partition]) 
     if len({one.name for one in mine}) != len(mine):
         blockers.append(build_blocker("partitions", "two of them have one name"))
     blockers += _find_strangers(tray, own, mine, gpus)
+    blockers += _find_lost(tray, mine, gpus)
     if blockers:
         return PartitionPlan(blockers=tuple(blockers))
     acts = tuple(_find_acts(tray, own, mine))
     return PartitionPlan(acts, wrong=() if acts else tuple(find_wrong(mine, gpus, own)))
 
 
-def _find_own(
+def find_own(
     tray: Tray, gpus: Sequence[Gpu], partitions: Sequence[Partition]
 ) -> tuple[frozenset[Place], list[Blocker]]:
     """Return the places of a tray's GPUs. One that leaves may be listed no more, as it is off: its
     places are then those of its slot that a partition still has.
     """
     name = tray.unit.name
-    trays = _list_trays(tray.plan, gpus)
+    trays = list_trays(tray.plan, gpus)
     listed = trays.get(name, frozenset())
     chassis = {
         (place.domain, place.chassis)
@@ -140,7 +148,7 @@ def _judge_listed(
     yield from (one for one in judge_domains(trays, domains) if one.subject == own)
 
 
-def _list_trays(plan: RackPlan, gpus: Sequence[Gpu]) -> Mapping[str, frozenset[Place]]:
+def list_trays(plan: RackPlan, gpus: Sequence[Gpu]) -> Mapping[str, frozenset[Place]]:
     """Return the listed GPUs of each planned tray that has any."""
     slots: dict[tuple[str, int], set[Place]] = {}
     for gpu in gpus:
@@ -158,7 +166,7 @@ def _find_strangers(
     tray: Tray, own: frozenset[Place], mine: Sequence[Partition], gpus: Sequence[Gpu]
 ) -> Iterable[Blocker]:
     """Yield the GPUs in its tenant's partition that no row gives its tenant."""
-    trays = _list_trays(tray.plan, gpus)
+    trays = list_trays(tray.plan, gpus)
     whose = {place: name for name, places in trays.items() for place in places}
     for one in mine:
         if not tray.is_in(one):
@@ -171,6 +179,20 @@ def _find_strangers(
             elif holder != tray.tenant:
                 detail = f"it has GPUs of {name}, which serves {holder or 'nobody we know of'}"
                 yield build_blocker(one.name, detail)
+
+
+def _find_lost(tray: Tray, mine: Sequence[Partition], gpus: Sequence[Gpu]) -> Iterable[Blocker]:
+    """Yield its tenant's other trays that are not in its partition any more: nobody joins them."""
+    trays = list_trays(tray.plan, gpus)
+    members = {place for one in mine if tray.is_in(one) for place in one.members or ()}
+    domains = {u.name: domain_of(rack, u) for rack in tray.plan.racks for u in rack.units}
+    for name in sorted(tray.settled - {tray.unit.name}):
+        beside = bool(tray.tenant) and tray.holders.get(name) == tray.tenant
+        if not beside or domains[name] != domain_of(tray.rack, tray.unit):
+            continue
+        if lost := trays.get(name, frozenset()) - members:
+            detail = f"{len(lost)} GPUs of {name}, which it was handed over with, are not in it"
+            yield build_blocker(tray.partition, detail)
 
 
 def _find_acts(

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from given_events import event_of
 from local_daemon import daemon
 from program import Done, alone
+from pymerkle import InvalidProof, verify_inclusion
+from pymerkle.core import _inclusion_path_layout
+from pymerkle.proof import InclusionProof
 from sqlalchemy import text
 from standing_witness import Witness, serve
 
@@ -112,10 +118,14 @@ def test_a_tenant_verifies_its_own_time_offline_and_sees_no_other(place: Path, u
     verify = ["log", "verify", "n1.json", "--key", "keys.pem", "--known", "known.txt"]
     told = json.loads(alone([*verify, "--json"], place).stdout)
     exported = json.loads((place / "n1.json").read_text())
+    for proven in exported["entries"]:
+        verify_by_pymerkle(proven, exported["checkpoint"])
     exported["entries"][0]["entry"]["at"] = "2020-01-01T00:00:00.000000Z"
     (place / "n1.json").write_text(json.dumps(exported))
     changed = alone(verify, place)
 
+    with pytest.raises(InvalidProof):
+        verify_by_pymerkle(exported["entries"][0], exported["checkpoint"])
     assert size == 8  # four events of each node's five
     assert told["valid"]
     assert any("in the network of red from" in line for line in told["proved"])
@@ -125,6 +135,18 @@ def test_a_tenant_verifies_its_own_time_offline_and_sees_no_other(place: Path, u
     assert "is not in the log" in changed.stdout
     assert changed.returncode == 1
     assert ask("log", "export", "n9").returncode == 4
+
+
+def verify_by_pymerkle(proven: dict[str, Any], checkpoint: str) -> None:
+    """Another implementation follows the path of an entry, as the file has it."""
+    _, size, root = checkpoint.splitlines()[:3]
+    leaf = json.dumps(proven["entry"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    hashed = hashlib.sha256(b"\x00" + leaf.encode()).digest()
+    at = proven["index"] + 1
+    rule, _ = _inclusion_path_layout(at, int(size))
+    path = [hashed, *map(bytes.fromhex, proven["path"])]
+    proof = InclusionProof("sha256", True, int(size), at, rule, path)
+    verify_inclusion(hashed, base64.b64decode(root), proof, index=at, size=int(size))
 
 
 def test_the_staff_export_all_of_a_node_and_learn_of_a_log_that_went_back(

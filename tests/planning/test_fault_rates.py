@@ -19,6 +19,7 @@ from provisioner.planning.certification.fault_rates import (
     Interval,
     Stay,
     find_bar,
+    find_brought,
     find_suspects,
     judge_fault_rate,
     weigh_campaign,
@@ -218,6 +219,36 @@ def test_a_campaign_whose_nodes_fail_more_often_is_held_and_an_accepted_one_is_n
     assert "times as often" in held.detail
     assert judge_fault_rate(campaign.model_copy(update={"accepted": (FAULT_RATE,)}), worse) == ()
     assert judge_fault_rate(campaign.model_copy(update={"going_back": True}), worse) == ()
+
+
+def test_what_a_held_campaign_brought_is_named_and_what_ran_before_is_not() -> None:
+    """Nodes under way, and sets that are not known, say nothing."""
+    progress = {"admitted_at": 2.0, "finished_at": 4.0}
+    rows = {name: _row(name, 0.0) for name in ("waits", "soaks")} | {"done": _row("done", 4.0)}
+    for name in ("done", "soaks"):
+        told = rows[name].progress.model_copy(
+            update=progress if name == "done" else {"admitted_at": 2.0}
+        )
+        rows[name] = rows[name].model_copy(update={"progress": told})
+    stays = [
+        Stay("waits", 0.0, 9.0, False, "old"), Stay("done", 0.0, 2.0, True, "old"),
+        Stay("done", 3.0, 4.0, False, "both"), Stay("done", 4.0, 9.0, True, "both"),
+        Stay("soaks", 3.0, 9.0, False, "new"), Stay("done", 9.0, 10.0, True, "unknown"),
+        Stay("stranger", 0.0, 9.0, False, "both"),
+    ]  # fmt: skip
+
+    assert find_brought(stays, rows, SETS) == ("driver=580", "vbios=B")
+    assert find_brought([], rows, SETS) == ()
+    evidence = weigh_faults(
+        [Interval(0.0, 1.0 + n, True, n % 2 == 0) for n in range(2)]
+        + [Interval(0.0, 100.0, n < 60, n < 60) for n in range(120)]
+    )
+    campaign = Campaign(id="c1", release="r", select="all", baseline="b")
+    [held] = judge_fault_rate(campaign, evidence, [f"part{n}=1" for n in range(9)])
+    assert (
+        "often with part0=1, part1=1, part2=1, part3=1, part4=1, part5=1 and 3 more: "
+        in held.detail
+    )
 
 
 def test_no_campaign_is_held_where_nothing_changed_or_it_became_better() -> None:

@@ -312,7 +312,7 @@ def test_a_running_campaign_holds_itself_once_the_nodes_that_it_brought_fail_mor
         assert (ended.state is CampaignState.STOPPED) is held, ended.reason
         if held:
             assert 15 < faults < 40
-            assert "nodes fail" in ended.reason
+            assert "times as often with host.doca=2.0.0: " in ended.reason
             assert f"{faults} faults in" in ended.reason
 
     run(scenario())

@@ -20,7 +20,7 @@ from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.input_error import InputError
-from provisioner.model.inventory import Inventory, ListedVersion
+from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
@@ -41,7 +41,11 @@ from provisioner.planning.certification.cohort import (
     describe_spreads,
     find_outliers,
 )
-from provisioner.planning.certification.fault_rates import FaultSuspect, find_suspects
+from provisioner.planning.certification.fault_rates import (
+    FaultSuspect,
+    find_suspects,
+    name_versions,
+)
 from provisioner.planning.certification.regression import (
     Comparison,
     RegressionPolicy,
@@ -465,14 +469,6 @@ def list_marks(node: Node, models: Sequence[str]) -> frozenset[str]:
         "tag": node.tags,
     }
     return frozenset(f"{kind}={value}" for kind, values in named.items() for value in values)
-
-
-def name_versions(versions: Sequence[ListedVersion]) -> dict[str, str]:
-    """Return the versions of each kind of part in one text, the same for the same set."""
-    kinds: dict[str, set[str]] = {}
-    for one in versions:
-        kinds.setdefault(one.kind, set()).add(one.version or "?")
-    return {kind: "+".join(sorted(found)) for kind, found in kinds.items()}
 
 
 def _leave_out(samples: Sequence[Sample], versions: str) -> Sequence[Sample]:

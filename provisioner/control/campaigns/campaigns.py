@@ -48,7 +48,10 @@ from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.select_expression import refuse_ungranted
 from provisioner.planning.certification.fault_rates import (
     FaultEvidence,
+    find_brought,
+    is_held_by,
     judge_fault_rate,
+    name_versions,
     weigh_campaign,
 )
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
@@ -240,7 +243,8 @@ class Campaigns:
         self._clock = context.clock
         self._settings = context.settings
         self._over: set[str] = set()  # aborted ones with nothing under way any more
-        self._weighed: dict[str, tuple[float, FaultEvidence]] = {}  # by campaign, and since when
+        # by campaign: when faults were weighed, and what it is held for, if it is
+        self._weighed: dict[str, tuple[float, FaultEvidence, tuple[str, ...]]] = {}
         self._memory: dict[str, Memory] = {}  # by campaign; dropped at the least doubt
 
     async def run(self) -> None:
@@ -332,12 +336,16 @@ class Campaigns:
         self, campaign: Campaign, rows: Mapping[str, CampaignRow], now: float
     ) -> tuple[Blocker, ...]:
         """Return whether nodes fail more often since they run the campaign's release."""
-        at, evidence = self._weighed.get(campaign.id, (float("-inf"), None))
+        at, evidence, brought = self._weighed.get(campaign.id, (float("-inf"), None, ()))
         if evidence is None or at + WEIGHED_EVERY_S <= now:
             stays = await self._store.usage.list_stays(campaign.started_at, now)
             evidence = await asyncio.to_thread(weigh_campaign, stays, dict(rows))
-            self._weighed[campaign.id] = (now, evidence)
-        return judge_fault_rate(campaign, evidence)
+            if is_held_by(evidence):
+                _, listed = await self._store.evidence.list_versions()
+                sets = {digest: name_versions(found) for digest, found in listed.items()}
+                brought = find_brought(stays, rows, sets)
+            self._weighed[campaign.id] = (now, evidence, brought)
+        return judge_fault_rate(campaign, evidence, brought)
 
     async def _observe(
         self, campaign: Campaign, memory: Memory, nodes: Mapping[str, Node], now: float

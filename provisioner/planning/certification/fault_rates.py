@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, CampaignRow
+from provisioner.model.inventory import ListedVersion
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification.certification import DAY_S
 
@@ -32,6 +33,7 @@ FALSE_SHARE = 0.05  # of the accused: e-BH's bound
 RATIOS = ((1.25, 0.15), (1.5, 0.40), (2.0, 0.20), (3.0, 0.15), (6.0, 0.10))
 FAULT_RATE = "fault rate"  # the subject of the blocker that holds a campaign
 MARKS_MAX = 32  # groups of marks that are weighed: a large site has some thousand racks
+PINS_SHOWN = 6  # of the versions that a campaign brought
 SETS_MAX = 12  # sets of versions that are compared with each other as they are
 _STEPS = 60  # halvings of an interval: far below any precision that matters
 _WIDEST = 12.0  # natural logarithm of the largest rate ratio that is told apart
@@ -207,19 +209,53 @@ def _cut(stay: Stay, since: float, stratum: str) -> list[Interval]:
     return [before, whole._replace(begins_at=since)]
 
 
-def judge_fault_rate(campaign: Campaign, evidence: FaultEvidence) -> tuple[Blocker, ...]:
-    """Return why a campaign must not go on; () while its nodes do not fail more often."""
-    if campaign.going_back or FAULT_RATE in campaign.accepted or evidence.ratio is None:
+def is_held_by(evidence: FaultEvidence) -> bool:
+    return evidence.ratio is not None and evidence.log_e >= -log(ALPHA_HOLD)
+
+
+def find_brought(
+    stays: Iterable[Stay],
+    rows: Mapping[str, CampaignRow],
+    sets: Mapping[str, Mapping[str, str]],
+) -> tuple[str, ...]:
+    """Return the versions that all nodes run since a campaign was done with them, and none before.
+
+    Together they are what the campaign is held for: no faults tell them apart.
+    """
+    before: set[str] = set()  # digests
+    after: set[str] = set()
+    for stay in stays:
+        row = rows.get(stay.node)
+        if row is None or stay.versions not in sets:
+            continue
+        if stay.begins_at >= (row.progress.finished_at or float("inf")):
+            after.add(stay.versions)
+        elif stay.begins_at < (row.progress.admitted_at or float("inf")):
+            before.add(stay.versions)
+    pins = {d: {f"{c}={v}" for c, v in sets[d].items()} for d in before | after}
+    common = set.intersection(*(pins[digest] for digest in after)) if after else set[str]()
+    return tuple(sorted(common.difference(*(pins[digest] for digest in before))))
+
+
+def judge_fault_rate(
+    campaign: Campaign, evidence: FaultEvidence, brought: Sequence[str] = ()
+) -> tuple[Blocker, ...]:
+    """Return why a campaign must not go on; () while its nodes do not fail more often.
+
+    `brought`: the versions that it brought, to be named.
+    """
+    if campaign.going_back or FAULT_RATE in campaign.accepted or not is_held_by(evidence):
         return ()
-    if evidence.log_e < -log(ALPHA_HOLD):
-        return ()
+    named = f" with {', '.join(brought[:PINS_SHOWN])}" if brought else ""
+    named += f" and {len(brought) - PINS_SHOWN} more" if len(brought) > PINS_SHOWN else ""
+    times = f"{evidence.ratio:.1f}" if evidence.faults_without else f"over {evidence.low:.1f}"
     with_it = f"{evidence.faults_with} faults in {evidence.days_with:.0f} node-days after it"
     without = f"{evidence.faults_without} in {evidence.days_without:.0f} before"
     return (
         Blocker(
             reason=Reason.CHECK_FAILED,
             subject=FAULT_RATE,
-            detail=f"nodes fail {evidence.ratio:.1f} times as often: {with_it}, {without}",
+            detail=f"nodes fail {times} times as often{named}: {with_it}, {without}",
             unblock="Roll the campaign back, or accept the change with a reason; "
             "`provisioner cohort suspects` names the versions.",
         ),
@@ -228,6 +264,14 @@ def judge_fault_rate(campaign: Campaign, evidence: FaultEvidence) -> tuple[Block
 
 # ------------------------------------------------------------------------------
 # The fleet: each version against the same nodes with another one.
+
+
+def name_versions(versions: Iterable[ListedVersion]) -> dict[str, str]:
+    """Return the versions of each kind of part in one text, the same for the same set."""
+    kinds: dict[str, set[str]] = {}
+    for one in versions:
+        kinds.setdefault(one.kind, set()).add(one.version or "?")
+    return {kind: "+".join(sorted(found)) for kind, found in kinds.items()}
 
 
 def find_suspects(

@@ -126,7 +126,7 @@ soak: setup ## one search for faults: NAME=history, ARGS for it; without NAME th
 # soak upgrades: live operations from each schema to the newest and one back, SQLite and PostgreSQL
 # soak mutants: critical code changed in small ways, a test must fail each time; ARGS="--row once"
 # soak corpus: labelled outputs of public fixtures judged and diagnosed: precision, recall, culprits
-# soak racks: power, water and firmware of racks at random, under checkers; ARGS="water 10000000", "healthy 20", "mixed 6"
+# soak racks: power, water and firmware of racks at random, under checkers; ARGS="wires 10000000", "healthy 20", "mixed 6"
 # soak fault-coverage: every Redfish fault in every act; writes docs/fault-coverage.md; ARGS=--check
 # soak fuzz: every judge and parser under atheris for ten minutes (SECONDS=60)
 

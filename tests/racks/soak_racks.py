@@ -1,15 +1,15 @@
 """Searches for faults of racks that take longer than a suite.
 
     make soak NAME=racks ARGS="water 10000000"      steps over the gate and the latch, no breach
-    make soak NAME=racks ARGS="wires 5000"          acts at a simulated rack's wires, no breach
+    make soak NAME=racks ARGS="wires 10000000"      steps at a simulated rack's wires, no breach
     make soak NAME=racks ARGS="healthy 100"         whole racks, each with timings of its own
     make soak NAME=racks ARGS="mixed 50"            whole racks of mixed versions, with 200 deaths
     make soak NAME=racks ARGS="trees FOLDER 2000"   recorded trees, each with 2,000 spoilt values
 
-`water`: 7.4's A1 without the wires, `wires`: with them; `healthy`: A8, a rack of 18 trays, 9
-switches and 8 shelves; `mixed`: A3, such racks whose units begin with other versions, and processes
-that die at random writes; `trees`: A10, of a folder with NAME/redfish/v1/.../index.json. The last
-line is JSON; the exit code is 1 if anything was found.
+`water`: 7.4's A1 without the wires, `wires`: with them, from a seed that may follow; `healthy`: A8,
+a rack of 18 trays, 9 switches and 8 shelves; `mixed`: A3, such racks whose units begin with other
+versions, and processes that die at random writes; `trees`: A10, of a folder with
+NAME/redfish/v1/.../index.json. The last line is JSON; the exit code is 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ FULL = {"trays": 18, "switches": 9, "shelves": 8}
 DEATHS = 200
 SWITCHED_MAX = 3  # deaths among hosts that are switched: after five in one act a person looks
 PART = 100_000
-ACTS = 500  # of one rack
 
 
 class Died(Exception):
@@ -55,17 +54,22 @@ def walk_water(steps: int) -> dict[str, Any]:
     return {"steps": steps, **counts, "found": [n for n in wanted if not counts[n]]}
 
 
-def walk_wires(acts: int) -> dict[str, Any]:
+def walk_wires(steps: int, seed: int = 0) -> dict[str, Any]:
     """Walk over one rack after the other; a breach raises."""
     counts: Counter[str] = Counter()
-    for seed in range(-(-acts // ACTS)):
+    walked = 0
+    while walked < steps:
         with tempfile.TemporaryDirectory() as folder:
             walk = WiresWalk(Path(folder), seed)
-            walk.run(min(ACTS, acts - seed * ACTS))
+            while walk.steps < min(PART, steps - walked):
+                walk.act()
             counts += walk.counts
-        say(f"{(seed + 1) * ACTS} acts, {counts['requests']} requests")
-    wanted = ("Critical", "Unavailable", "deaths", "powered by on")
-    return {"acts": acts, **counts, "found": [name for name in wanted if not counts[name]]}
+            walked += walk.steps
+        say(f"seed {seed}: {walked} steps, {counts['acts']} acts")
+        seed += 1
+    wanted = ("Critical", "Unavailable", "gone", "deaths", "updates done", "cold reboot done")
+    wanted += ("powered by on", "sent aux", "sent shelf on")
+    return {"steps": walked, **counts, "found": [name for name in wanted if not counts[name]]}
 
 
 def jitter(rig: Rig, rng: random.Random) -> None:
@@ -196,7 +200,7 @@ def spoil_trees(folder: str, each: int) -> dict[str, Any]:
     return {"trees": kinds, "spoilt": count, "found": found[:20] or ([] if kinds else ["no tree"])}
 
 
-SEARCHES: Mapping[str, Callable[[int], dict[str, Any]]] = {
+SEARCHES: Mapping[str, Callable[..., dict[str, Any]]] = {
     "water": walk_water,
     "wires": walk_wires,
     "healthy": run_healthy,
@@ -212,7 +216,7 @@ def main() -> int:
         folder = words[1] if len(words) > 1 else "."
         figures = spoil_trees(folder, int(words[2]) if len(words) > 2 else 2_000)
     else:
-        figures = SEARCHES[name](int(words[1]) if len(words) > 1 else 100_000)
+        figures = SEARCHES[name](*([int(word) for word in words[1:]] or [100_000]))
     say(json.dumps({"search": name, **figures, "cpu_s": round(time.process_time() - begun, 1)}))
     return 1 if figures["found"] else 0
 

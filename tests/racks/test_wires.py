@@ -13,7 +13,7 @@ from provisioner.integrations.racks import water_commands
 def test_nothing_that_is_wet_or_unknown_gets_power_at_the_wires_whoever_dies(
     tmp_path: Path,
 ) -> None:
-    """`make soak NAME=racks ARGS="wires 5000"` walks on."""
+    """`make soak NAME=racks ARGS="wires 10000000"` walks on."""
     walk = WiresWalk(tmp_path, 4)
     walk.run(90)
 

@@ -164,19 +164,17 @@ class Racked:
 
         What is held as wet goes off whatever runs on it.
         """
-        if reset in TAKING:
-            if self.store.units.get(unit.name, UnitWater()).latched:
-                return ()
-            client = Redfish(self.transport, self.addresses[unit.name], quirks.UNKNOWN)
-            running = await find_flash(client, unit.name)
-            return () if running is None else (running,)
+        if reset in TAKING and self.store.units.get(unit.name, UnitWater()).latched:
+            return ()
         refused: dict[tuple[str, str], Blocker] = {}
-        for number in range(DRY_LOOKS_MIN):
+        for number in range(0 if reset in TAKING else DRY_LOOKS_MIN):
             if number:
                 await self.pause(BETWEEN_S)
             for one in await self.find_refusals_now(unit, reset):
                 refused[one.subject, one.detail] = one
-        return tuple(refused.values())
+        client = Redfish(self.transport, self.addresses[unit.name], quirks.UNKNOWN)
+        running = await find_flash(client, unit.name)
+        return (*refused.values(), *([] if running is None else [running]))
 
     async def find_refusals_now(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
         """Look once, and return what speaks against giving a unit power."""
@@ -385,8 +383,8 @@ def power(
     """Give a tray or switch power, or take it away. Power is given only where all is dry.
 
     Before "on" the whole rack is looked at twice, and once more before the request. What is wet,
-    below a wet unit, unread, or not where the plan has it gets none. Before "off" a unit is asked
-    whether a flash or its copy runs. The result is read back; nothing is sent twice.
+    below a wet unit, unread, or not where the plan has it gets none. A unit on which a flash or
+    its copy runs is not switched. The result is read back; nothing is sent twice.
 
     Exit code 1: it was refused, or the power did not follow.
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from provisioner.cli.options.checked_options import JsonOption, check_directory
+from provisioner.cli.options.matrix_files import (
+    MatrixOption,
+    find_release,
+    read_matrix,
+)
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.published_versions.deciding.reading import (
     is_package,
@@ -24,6 +31,11 @@ from provisioner.integrations.racks.firmware_object import (
     write_firmware_object,
 )
 from provisioner.integrations.racks.plan import read_record
+from provisioner.integrations.racks.targets.object_pins import (
+    build_object,
+    pin_object,
+    place_pins,
+)
 from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import read_text
 
@@ -127,16 +139,86 @@ def write_new(out: Path, written: str) -> None:
         raise InputError("--out", str(out), problem, "Name a new file.") from None
 
 
+@app.command("overlay")
+def draft_overlay(
+    file: Annotated[Path, typer.Argument(help="What `import --out` wrote.")],
+    release: Annotated[str, typer.Option(help="Name of the new release, as dgx-gb200-1.3.7.")],
+    like: Annotated[str, typer.Option(help="Release for whose machines it is.")],
+    evidence: Annotated[str, typer.Option(help="Where it was published, and when read.")],
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", help="Profile of --like, where it has several for a kind."),
+    ] = None,
+    matrix: MatrixOption = None,
+    out: OutOption = None,
+) -> None:
+    """Draft an overlay of the matrix: trays, NVLink switches with NVOS and shelves, with files.
+
+    Each version is pinned with the file that brings it and its SHA-256, for a person to review.
+    What a matrix has no place for is named, and stays in FILE.
+
+    Exit code 1: a file has no digest, or two versions contradict each other; nothing is written.
+
+    Example: provisioner rack firmware-object overlay r.json --release dgx-gb200-1.3.7
+    --like dgx-gb200-1.3 --evidence "NVIDIA's release mail, read 2026-11-30" --out o.yaml
+    """
+    known = read_matrix(matrix or [])
+    like = find_release(known, like)
+    if release in known.releases:
+        remedy = "Name a new one; what is published is changed in its own file."
+        raise InputError("--release", release, "there is such a release", remedy)
+    told = pin_object(read_record(file, RackFirmware), evidence)
+    for each in told.left:
+        typer.echo(f"not in the matrix: {each}", err=True)
+    for each in told.problems:
+        typer.echo(f"refused: {each}", err=True)
+    if told.problems:
+        raise typer.Exit(1)
+    offered = known.releases[like].profiles
+    several = {name: offered[name] for name in profile or () if name in offered} or offered
+    chosen = {p.match.kind for p in several.values()}
+    rest = {n: p for n, p in offered.items() if p.match.kind not in chosen}
+    try:
+        placed = place_pins(told.pins, [*several.items(), *rest.items()])
+    except ValueError as error:
+        raise InputError("--profile", ", ".join(profile or ()), str(error), "Name one.") from None
+    profiles = {n: p.model_dump(mode="json", exclude_defaults=True) for n, p in placed.items()}
+    tree = {"releases": {release: {"follows": like, "profiles": profiles}}}  # no matrix of its own
+    written = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+    with tempfile.TemporaryDirectory() as folder:  # it loads as an overlay, or its field is told
+        draft = Path(folder) / "draft.yaml"
+        draft.write_text(written)
+        read_matrix([*(matrix or []), draft])
+    if out is None:
+        typer.echo(written, nl=False)
+    else:
+        write_new(out, written.rstrip("\n"))
+
+
 @app.command("export")
 def export_object(
-    file: Annotated[Path, typer.Argument(help="What `import --out` wrote.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="What `import --out` wrote; else --release.")
+    ] = None,
+    release: Annotated[str, typer.Option(help="Release of the matrix, in place of a file.")] = "",
+    matrix: MatrixOption = None,
     out: OutOption = None,
 ) -> None:
     """Write a release as NVIDIA's firmware object: to --out, or to the standard output.
 
     Example: provisioner rack firmware-object export r.json > dgx-gb200-1.3.6.json
     """
-    firmware = read_record(file, RackFirmware)
+    if (file is None) is not bool(release):
+        raise InputError("FILE", str(file or ""), "name it or --release", "Name one of both.")
+    if file is not None:
+        firmware = read_record(file, RackFirmware)
+    else:
+        known = read_matrix(matrix or [])
+        name = find_release(known, release)
+        try:
+            firmware = build_object(name, known.releases[name])
+        except ValueError as error:
+            raise InputError("--release", name, str(error), "Name a rack's release.") from None
     written = json.dumps(write_firmware_object(firmware), indent=2)
     if out is None:
         typer.echo(written)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from provisioner.integrations.racks import rack_commands
-from provisioner.integrations.racks.fabric_gate import (
+from provisioner.integrations.racks.fabric.fabric_gate import (
     GpuFabric,
     find_gpu_faults,
     judge_partition,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from provisioner.integrations.racks.imex_gate import ImexView, judge_imex, read_imex
+from provisioner.integrations.racks.fabric.imex_gate import ImexView, judge_imex, read_imex
 from provisioner.integrations.racks.rack_commands import app
 
 TRAYS = ("t0", "t1", "t2")

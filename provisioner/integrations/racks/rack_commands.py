@@ -32,7 +32,6 @@ from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.racks import (
     campaign_commands,
     cold_reboot_commands,
-    fabric_commands,
     firmware_commands,
     isolation_commands,
     password_commands,
@@ -45,6 +44,7 @@ from provisioner.integrations.racks.duty import (
     rotate_commands,
 )
 from provisioner.integrations.racks.elevation import draw_elevation
+from provisioner.integrations.racks.fabric import fabric_commands
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.leaving import decommission_commands
 from provisioner.integrations.racks.looks import keep_look

@@ -10,10 +10,20 @@ import typer
 
 from provisioner.cli.options.checked_options import JsonOption, check_directory
 from provisioner.cli.options.tables import strip_controls
-from provisioner.integrations.racks.fabric_gate import TEXT_MAX_BYTES, judge_partition, read_fabric
+from provisioner.integrations.racks.fabric.fabric_gate import (
+    TEXT_MAX_BYTES,
+    judge_partition,
+    read_fabric,
+)
+from provisioner.integrations.racks.fabric.imex_gate import TEXT_MAX_BYTES as IMEX_MAX_BYTES
+from provisioner.integrations.racks.fabric.imex_gate import ImexView, judge_imex, read_imex
+from provisioner.integrations.racks.fabric.nccl_gate import (
+    LOG_MAX_BYTES,
+    TrayLog,
+    judge_nccl,
+    read_nccl,
+)
 from provisioner.integrations.racks.identity import Kind
-from provisioner.integrations.racks.imex_gate import TEXT_MAX_BYTES as IMEX_MAX_BYTES
-from provisioner.integrations.racks.imex_gate import ImexView, judge_imex, read_imex
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.model.input_error import InputError
@@ -35,13 +45,17 @@ def fabric(
         bool,
         typer.Option("--imex", help="Also `nvidia-imex-ctl -N -j`, as TRAY.imex.json."),
     ] = False,
+    nccl: Annotated[
+        bool, typer.Option("--nccl", help="Also a whole run's logs of NCCL, as TRAY.nccl.txt.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Judge the NVLink fabric of a rack's domain by what each of its GPUs says.
 
     State, status and health of each GPU have to agree, and all GPUs have to name one cluster and
-    one clique. A tray without a file fails it. Neither links nor loads are judged by it.
-    With --imex every host has to see all others of the domain READY and connected.
+    one clique. A tray without a file fails it. Links are not judged by it.
+    With --imex every host has to see all others of the domain READY and connected. With --nccl each
+    rank of one run over all GPUs has to have used NVLink, by NCCL's own words, and no network.
 
     Exit code 1: the domain's GPUs cannot be used together; each reason is told.
 
@@ -70,6 +84,10 @@ def fabric(
     faults = judge_partition(dict.fromkeys(names, gpus), read, cluster, clique)
     if imex:
         faults += judge_imex({name: _read_imex(folder / f"{name}.imex.json") for name in names})
+    if nccl:
+        faults += judge_nccl(
+            dict.fromkeys(names, gpus), {n: _read_nccl(folder / f"{n}.nccl.txt") for n in names}
+        )
     if as_json:
         said = [one.model_dump(mode="json") for one in faults]
         typer.echo(json.dumps({"trays": names, "gpus": len(read), "faults": said}, indent=2))
@@ -78,6 +96,13 @@ def fabric(
             typer.echo(f"{one.subject}: {strip_controls(one.detail)}. {one.unblock}")
         typer.echo(f"{len(names)} trays, {len(read)} GPUs read, {len(faults)} faults")
     raise typer.Exit(1 if faults else 0)
+
+
+def _read_nccl(file: Path) -> TrayLog | None:
+    if not file.is_file():
+        return None
+    with file.open("rb") as log:
+        return read_nccl(log.read(LOG_MAX_BYTES))
 
 
 def _read_imex(file: Path) -> ImexView | None:

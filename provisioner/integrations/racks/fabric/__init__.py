@@ -1,0 +1,1 @@
+"""What the GPUs, IMEX and NCCL of one NVLink domain say of it."""

@@ -1,0 +1,130 @@
+"""NCCL over NVLink between trays, by logs in the published form of NCCL v2.21 to v2.30.
+
+Lines retyped from their format strings: NVIDIA/nccl src/init.cc ("comm %p rank %d nRanks %d nNodes
+%d localRanks %d localRank %d MNNVL %d"), src/transport/p2p.cc ("Channel %02d/%01d : %d[%d] ->
+%d[%d] via P2P/%s%s%s") and src/transport/net.cc.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_fabric_gate import printed, tray
+from typer.testing import CliRunner
+
+from provisioner.integrations.racks import rack_commands
+from provisioner.integrations.racks.fabric.nccl_gate import judge_nccl, read_nccl
+
+GPUS = 4
+TRAYS = ("t0", "t1", "t2")
+PLANNED = dict.fromkeys(TRAYS, GPUS)
+
+
+def log_of(number: int, *, trays: int = len(TRAYS), mnnvl: int = 1, way: str = "") -> str:
+    """One tray's log. `way`: "" for NVLink, or how its last rank reaches the next tray."""
+    size = trays * GPUS
+    place = f"nRanks {size} nNodes {trays} localRanks {GPUS}"
+    lines = []
+    for local in range(GPUS):
+        rank = number * GPUS + local
+        after = (rank + 1) % size
+        head = f"host{number}:51{local}:52{local} [{local}] NCCL INFO"
+        comm = f"comm 0x55d{local} rank {rank}"
+        link = f"{rank}[{local}] -> {after}[{after % GPUS}]"
+        tail = f"nranks {size} cudaDev {local} nvmlDev {local} busId 1b000 commId 0xa1b2"
+        over = way and local == GPUS - 1
+        lines += [
+            f"{head} NCCL version 2.28.3+cuda13.0",
+            f"{head} ncclCommInitRank {comm} {tail} - Init START",
+            f"{head} {comm} {place} localRank {local} MNNVL {mnnvl}",
+            *(
+                f"{head} Channel {channel:02}/0 : {link} "
+                + (f"[send] via {way}" if over else "via P2P/MNNVL")
+                for channel in range(2)
+            ),
+            f"{head} ncclCommInitRank {comm} {tail} - Init COMPLETE",
+            f"{head} {comm} nranks {size} cudaDev {local} busId 1b000 - Destroy COMPLETE",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def told(**changed: str | None) -> dict[str, list[str]]:
+    logs = {name: log_of(number) for number, name in enumerate(TRAYS)} | changed
+    read = {name: None if text is None else read_nccl(text.encode()) for name, text in logs.items()}
+    faults: dict[str, list[str]] = {}
+    for one in judge_nccl(PLANNED, read):
+        assert "NCCL_DEBUG=INFO" in one.unblock
+        faults.setdefault(one.subject, []).append(one.detail)
+    return faults
+
+
+def test_logs_whose_ranks_all_used_nvlink_pass() -> None:
+    assert told() == {}
+
+
+@pytest.mark.parametrize("way", ["NET/IB/0/GDRDMA", "NET/Socket/0", "NET/IB/3(7)/GDRDMA/Shared"])
+def test_nccl_over_the_network_within_one_nvlink_domain_fails_and_its_tray_is_named(
+    way: str,
+) -> None:
+    faults = told(t1=log_of(1, way=way))
+    network = way.split("/")[1]
+    assert faults == {
+        "t1": [
+            f"rank 7 has a way over the network: NET/{network}, and not NVLink",
+            "no line shows a way to another tray by NVLink (via P2P/MNNVL)",
+        ]
+    }
+
+
+def test_multi_node_nvlink_that_is_off_fails_with_its_variable() -> None:
+    said = "host0:510:520 [0] NCCL INFO NCCL_MNNVL_ENABLE set by environment to 0.\n"
+    faults = told(t0=said + log_of(0, mnnvl=0))
+    assert faults == {"t0": ["multi-node NVLink is off at rank 0: NCCL_MNNVL_ENABLE is 0"]}
+
+
+UNPROVED = {
+    "no log": None,
+    "empty": "",
+    "fewer ranks": log_of(1).replace("rank 7 nranks 12 cudaDev 3 busId 1b000 - Destroy", "x"),
+    "another communicator": log_of(1, trays=2),
+    "another tray's log": log_of(0),
+    "silent of it": "\n".join(line for line in log_of(1).splitlines() if "nRanks" not in line),
+    "no way": log_of(1).replace("P2P/MNNVL", "P2P/CUMEM"),
+    "mixed": log_of(1).replace("\nhost1:512:522 [2]", "host1:512:522 [2]", 1),
+}
+
+
+@pytest.mark.parametrize("log", UNPROVED)
+def test_what_a_log_does_not_show_is_no_proof(log: str) -> None:
+    assert "t1" in told(t1=UNPROVED[log])
+
+
+def write(folder: Path, *, way: str = "") -> Path:
+    units = [
+        f"      - {{name: {name}, kind: compute-tray, u: {11 + n}, slot: {11 + n}, "
+        f'tray_index: {n}, bmc: "https://b{n}.test"}}\n'
+        for n, name in enumerate(TRAYS)
+    ]
+    head = "racks:\n  - name: r01\n    chassis_serial: C1\n    domain: d01\n    units:\n"
+    (folder / "racks.yaml").write_text(head + "".join(units))
+    for n, name in enumerate(TRAYS):
+        (folder / f"{name}.txt").write_text(printed(*tray(name)))
+        (folder / f"{name}.nccl.txt").write_text(log_of(n, way=way if n == 1 else ""))
+    return folder / "racks.yaml"
+
+
+@pytest.mark.parametrize(("way", "code"), [("", 0), ("NET/IB/0/GDRDMA", 1)])
+def test_the_command_judges_the_logs_beside_the_gpus(tmp_path: Path, way: str, code: int) -> None:
+    plan = write(tmp_path, way=way)
+    asked = ["fabric", str(plan), "r01", str(tmp_path), "--nccl", "--json"]
+    ended = CliRunner().invoke(rack_commands.app, asked)
+    assert ended.exit_code == code, ended.output
+    assert {one["subject"] for one in json.loads(ended.output)["faults"]} == (
+        {"t1"} if way else set()
+    )
+    (tmp_path / "t2.nccl.txt").unlink()
+    ended = CliRunner().invoke(rack_commands.app, asked)
+    assert ended.exit_code == 1
+    assert "its log of NCCL was not read" in ended.output

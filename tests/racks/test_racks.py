@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 import pytest
 from pydantic import ValidationError
-from rack_trees import ROOT, Tree, liteon, switch, tray
+from rack_trees import ROOT, Tree, liteon, ref, switch, tray
 from typer.testing import CliRunner
 
 from provisioner.adapters.redfish.recorded import RecordedTransport, Recording
@@ -105,6 +105,9 @@ def test_kinds_are_told_by_content() -> None:
         (Marks("NVIDIA", "P3809", ("System_0",), ("HGX_GPU_0",)), Kind.OTHER),
         # a box without systems that is no shelf (the exporter's own counter-example)
         (Marks(systems=None, chassis=("Server_0",), chassis_makers=("NVIDIA",)), Kind.OTHER),
+        # DMTF's PDU shows power equipment and no systems, as its shelf does
+        (Marks(systems=None, chassis=("PDU", "TransferSwitch1"), power_equipment=True), Kind.OTHER),
+        (Marks(systems=None, chassis=("PowerShelf",), power_equipment=True), Kind.POWER_SHELF),
         (Marks("Delta Electronics Inc.", "", None, ("PowerShelf_0",)), Kind.POWER_SHELF),
         (Marks("WIWYNN", "GB200 NVL", ("System_0",), ("CBC_0", "HGX_GPU_0")), Kind.COMPUTE_TRAY),
         (Marks("NVIDIA", "VR NVL72", ("System_0",), ("CBC_0",)), Kind.COMPUTE_TRAY),
@@ -192,6 +195,16 @@ def test_a_shelf_that_is_listed_twice_is_one_and_any_supply_off_is_off() -> None
     assert (dead.power, dead.gaps) == ("Off", ())
     two = [("/a", {"Id": "PowerShelf_0", "SerialNumber": "A"}), ("/b", {"Id": "PowerShelf_1"})]
     assert len(find_shelves(two)) == 2
+
+
+def test_a_shelf_whose_subsystem_is_linked_wrongly_is_read_at_the_schemas_path() -> None:
+    """DMTF's mockup public-power-shelf links to its sensors as its PowerSubsystem."""
+    tree = liteon((True, False))
+    for name in ("PowerShelf_0", "powershelf"):
+        tree[f"{ROOT}/Chassis/{name}"]["PowerSubsystem"] = ref(f"Chassis/{name}/Sensors")
+        tree[f"{ROOT}/Chassis/{name}/Sensors"] = {"Members": [], "Members@odata.count": 0}
+    reading = read(tree)
+    assert (reading.power, len(reading.supplies), reading.gaps) == ("Off", 2, ())
 
 
 def test_supplies_that_answer_twice_and_differently_are_unknown() -> None:

@@ -119,10 +119,8 @@ def _shelf_marks(marks: Marks) -> Sequence[str]:
     told = []
     if any(_SHELF.fullmatch(one) for one in marks.chassis):
         told.append("a chassis called a power shelf")
-    if marks.power_equipment:
-        told.append("power equipment")
-    if marks.systems is None:
-        told.append("no systems")
+    if marks.power_equipment or marks.systems is None:  # a PDU shows both, and is no shelf
+        told.append("power equipment" if marks.power_equipment else "no systems")
     if any(_SHELF_MAKER.search(one) for one in (marks.vendor, *marks.chassis_makers)):
         told.append("a maker of power shelves")
     return told

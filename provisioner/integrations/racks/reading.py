@@ -139,6 +139,9 @@ class _Unit:
         for path, alias in shelves[0]:
             subsystem = await self._walk.read_child(Resource(path, alias), "PowerSubsystem")
             listed = link(subsystem.data, "PowerSupplies") if subsystem is not None else None
+            if listed is None:  # DMTF's own shelf links to its sensors by that name
+                direct = await self._walk.read_child(Resource(path), "PowerSubsystem")
+                listed = link(direct.data, "PowerSupplies") if direct is not None else None
             members = await self._walk.read_members(listed)
             if members:
                 del self._walk.gaps[gaps_before:]  # the other name leads nowhere

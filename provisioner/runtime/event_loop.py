@@ -27,10 +27,14 @@ DAY_S = 86400.0
 # hundred in cycles (TLS, futures, exceptions); at CPython's 700 the collections of a look at a node
 # took a fourteenth of its CPU time (perf), at this number a few megabytes wait for the next one.
 YOUNG_MAX = 10_000
-# Old objects that a full collection may walk: some 30 ms. Beyond, they are exempted unwalked.
-GROWN_MIN = 200_000
-# Answers that are worked on in one turn of the loop, each for a millisecond.
-TURNS_MAX = 24
+# Collections of the young ones that bring one of those that survived: at CPython's 10 it walks
+# 100,000 objects, which held the loop for up to 127 ms where the machine was busy.
+YOUNG_TURNS = 3
+# Old objects that a full collection may walk, beside some 40,000 younger ones: a millisecond for
+# each thousand on a busy machine. Beyond, they are exempted unwalked.
+GROWN_MIN = 40_000
+# Answers that are worked on in one turn of the loop, each for one to five milliseconds.
+TURNS_MAX = 8
 YOUNGER = 1  # generations of objects
 OLDEST = 2
 # All that a daemon may open; more would only make tools slow that close every number one by one.
@@ -44,7 +48,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     For `asyncio.Runner(loop_factory=new_event_loop)`.
     """
     sys.setswitchinterval(SWITCH_S)
-    gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
+    gc.set_threshold(YOUNG_MAX, YOUNG_TURNS, gc.get_threshold()[2])
     try:
         import uvloop
     except ImportError:

@@ -32,7 +32,7 @@ class LoopProbe:
     def __init__(self) -> None:
         self.beats: list[float] = []  # CPU milliseconds of the loop between two beats
         self.holds: dict[str, list[float]] = {}
-        self.collections: list[tuple[int, float]] = []  # generation, milliseconds
+        self.collections: list[tuple[int, float]] = []  # generation, CPU milliseconds
         self._cpu = 0.0
         self._frames: Counter[str] = Counter()
         self._ended = threading.Event()
@@ -80,9 +80,9 @@ class LoopProbe:
 
     def _count_collection(self, phase: str, told: dict[str, int]) -> None:
         if phase == "start":
-            self._collecting = time.perf_counter()
+            self._collecting = time.thread_time()
         else:
-            took_ms = 1000 * (time.perf_counter() - self._collecting)
+            took_ms = 1000 * (time.thread_time() - self._collecting)
             self.collections.append((told["generation"], took_ms))
 
     def list_lines(self) -> list[str]:
@@ -97,7 +97,7 @@ class LoopProbe:
             if took:
                 lines.append(
                     f"{max(took):8.1f} ms longest, {len(took):4} times, {sum(took):8.0f} ms in all "
-                    f"(wall): collection of generation {generation}"
+                    f"(CPU): collection of generation {generation}"
                 )
         return lines
 

@@ -12,8 +12,9 @@ subscription is looked at as well). What comes by event is measured as it is han
 The bookkeeping is run at full size: that many rows in a SQLite file, a round of the watch (every 5
 s), a tick of the scheduler (every 20 s), while some nodes change. Only CPU time of this process
 counts, all threads; nothing is guessed but the product. The last line is JSON; `polled_share` is
-the share of a core where no BMC sends events, `polled_bound` the TLS handshakes in it alone, which
-are measured between the looks, and `polled_ratio` the one over the other.
+the share of a core where no BMC sends events, `polled_bound` the TLS handshakes in it alone, one of
+which is measured in memory after each look, and `polled_ratio` the one over the other. `bare_ratio`
+is what a blocking socket with one GET costs over its handshake, measured beside them.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import ssl
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import bench_api
 import this_machine
@@ -102,8 +105,19 @@ async def looks(
         for node in nodes:  # one after the other, as 36 a second are
             await watcher._look(node, turns[node.id])
 
+    async def all_nodes_and_handshakes() -> float:
+        """CPU seconds of the looks; after each a handshake, in the state that it left."""
+        spent = 0.0
+        for node in nodes:
+            spent += await cpu_of(partial(watcher._look, node, turns[node.id]))
+            shaken.append(handshakes(1))
+            if basic and not listener:
+                bare.append(bare_read(node.bmcs[0].url))
+        return spent
+
     seen: dict[str, list[float]] = {"open": [], "closed": [], "expired": []}
     shaken: list[float] = []
+    bare: list[float] = []
     repeats = 5 if basic and not listener else 1
     try:
         await all_nodes()  # vendors and ways are asked for once
@@ -113,11 +127,10 @@ async def looks(
             await asyncio.sleep(IDLE_S + 1.0)
             seen["closed"].append(await cpu_of(all_nodes))
             await asyncio.sleep(IDLE_S + 1.0)
-            before = served.forget_sessions()
+            before, bare_before = served.forget_sessions(), len(bare)
             for _ in range(repeats):  # with Basic there is nothing that the first look opens
-                seen["expired"].append(await cpu_of(all_nodes))
-                shaken.append(handshakes(33))
-            requests = served.forget_sessions() - before
+                seen["expired"].append(await all_nodes_and_handshakes())
+            requests = served.forget_sessions() - before - len(bare) + bare_before
         first = next(iter(watcher._nodes))
         events = await cpu_of(partial(_hear, watcher, first, "host", 500))
     finally:
@@ -125,31 +138,49 @@ async def looks(
         await transport.close()
     each = {k: 1000 * statistics.median(v) / len(nodes) for k, v in seen.items()}
     one = {"event": 1000 * events / 500, "handshake": statistics.median(shaken)}
+    one |= {"bare": statistics.median(bare)} if bare else {}
     return each | {"requests_expired": requests / repeats / len(nodes)} | one
 
 
 def handshakes(times: int = 400, *, served: bool = False) -> float:
-    """CPU milliseconds of the client's part of one TLS handshake in memory, the median of three;
+    """CPU milliseconds of the client's part of one TLS handshake in memory, of so many in a row;
     `served`: of the server's.
 
     The server's certificate is the simulated BMCs' (P-256); nothing is verified, as with a pin.
     """
-    server = server_context("bench", "127.0.0.1")
-    medians = []
-    for _ in range(3):
-        spent = 0.0
-        for _ in range(times):
-            ways = [ssl.MemoryBIO() for _ in range(2)]
-            client = bounded_http.bare_context().wrap_bio(ways[0], ways[1])
-            peer = server.wrap_bio(ways[1], ways[0], server_side=True)
-            for _ in range(3):
-                began = time.thread_time()
-                _advance(client)
-                between = time.thread_time()
-                _advance(peer)
-                spent += time.thread_time() - between if served else between - began
-        medians.append(1000 * spent / times)
-    return statistics.median(medians)
+    server = _server_context()
+    spent = 0.0
+    for _ in range(times):
+        ways = [ssl.MemoryBIO() for _ in range(2)]
+        client = bounded_http.bare_context().wrap_bio(ways[0], ways[1])
+        peer = server.wrap_bio(ways[1], ways[0], server_side=True)
+        for _ in range(3):
+            began = time.thread_time()
+            _advance(client)
+            between = time.thread_time()
+            _advance(peer)
+            spent += time.thread_time() - between if served else between - began
+    return 1000 * spent / times
+
+
+def bare_read(url: str) -> float:
+    """CPU milliseconds of one GET by a blocking socket: what Python's `ssl` takes at the least."""
+    place = urlsplit(url)
+    asked = f"GET /redfish/v1/ HTTP/1.1\r\nHost: {place.hostname}\r\nConnection: close\r\n\r\n"
+    began = time.thread_time()
+    with (
+        socket.create_connection((place.hostname or "", place.port or 443), 10.0) as plain,
+        bounded_http.bare_context().wrap_socket(plain) as bmc,
+    ):
+        bmc.sendall(asked.encode())
+        if not bmc.recv(65_536).startswith(b"HTTP/1.1 200 "):
+            raise SystemExit(f"{url}: no answer of 200")
+    return 1000 * (time.thread_time() - began)
+
+
+@cache
+def _server_context() -> ssl.SSLContext:
+    return server_context("bench", "127.0.0.1")
 
 
 def _advance(side: ssl.SSLObject) -> None:
@@ -278,6 +309,8 @@ async def bench(served_nodes: int, rounds: int, count: int) -> dict[str, Any]:
     found["polled_bound"] = per_s * found["handshake_cpu_ms"] / 1000
     found["polled_share"] = found["share_of_a_core"]["polled"]["all"]
     found["polled_ratio"] = found["polled_share"] / found["polled_bound"]
+    bare_ms = found["look_cpu_ms"]["polled"]["bare"]
+    found["bare_ratio"] = bare_ms / found["handshake_cpu_ms"]
     return found
 
 

@@ -14,7 +14,8 @@ subscriptions, and when each BMC was asked, so that 8 BMCs a second are asked fo
 their day. CPU time of this process counts, all threads. Without `--sweeps` no versions are read:
 sweeps take what `watch_requests_per_s` leaves them. The last line is JSON. With few nodes and many
 events (`--nodes 256 --events 100000`) `event_in_handshakes` is what an event costs, as a multiple
-of our part of its connection's handshake.
+of our part of its connection's handshake, which is measured in memory each second of the same time,
+and `bare_event_in_handshakes` is the same of a server that does nothing but answer.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import json
 import os
 import random
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,7 @@ from typing import Any
 
 import this_machine
 import watched_fleet
+from bare_server import bare_event_in_handshakes
 from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, handshakes, nobody, rounded
 from processes import family, used
 from watched_fleet import LISTENER, Fleet, Kind, posting, told
@@ -225,8 +228,8 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
             memory, began = memory_mb(), ours.data.clock.now()
             apart = events_process_cpu_s()
             wall, cpu = time.perf_counter(), time.process_time()
-            await asyncio.sleep(60.0 * asked.minutes)
-            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            ours_ms, beside_s = await handshakes_beside(60.0 * asked.minutes)
+            cpu, wall = time.process_time() - cpu - beside_s, time.perf_counter() - wall
             apart = events_process_cpu_s() - apart
             found = ours.since(began)
             events = await asyncio.to_thread(told, poster)
@@ -241,7 +244,8 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
         "all_that_was_due": found["looks"] / wall >= 0.95 * asked.nodes / LOOK_S
         and events.get("200", 0) / wall >= 0.95 * per_s,
         "share_of_a_core": (cpu + apart) / wall,
-        **per_event(cpu + apart, events.get("200", 0)),
+        **per_event(cpu + apart, events.get("200", 0), ours_ms),
+        "bare_event_in_handshakes": await bare_event_in_handshakes(),
         **found,
         "looks_per_s": found["looks"] / wall,
         "requests_per_s": (now_requests - requests) / wall,
@@ -258,9 +262,19 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
     }
 
 
-def per_event(cpu_s: float, events: float) -> dict[str, float]:
-    """What an event cost with all else in it, and our part of a TLS handshake beside it."""
-    ours_ms = handshakes(served=True)
+async def handshakes_beside(wall_s: float) -> tuple[float, float]:
+    """Our part of a TLS handshake in ms, measured each second while the loops run; CPU seconds."""
+    end, spent, found = time.perf_counter() + wall_s, 0.0, []
+    while time.perf_counter() < end:
+        began = time.thread_time()
+        found.append(handshakes(5, served=True))
+        spent += time.thread_time() - began
+        await asyncio.sleep(1.0)
+    return statistics.median(found), spent
+
+
+def per_event(cpu_s: float, events: float, ours_ms: float) -> dict[str, float]:
+    """What an event cost with all else in it, over our part of a TLS handshake."""
     event_ms = 1000 * cpu_s / max(1.0, events)
     return {
         "event_cpu_ms": event_ms,

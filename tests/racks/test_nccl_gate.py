@@ -8,14 +8,20 @@ Lines retyped from their format strings: NVIDIA/nccl src/init.cc ("comm %p rank 
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 from test_fabric_gate import printed, tray
+from test_handed_over_partitions import Rig, make_node
 from typer.testing import CliRunner
 
 from provisioner.integrations.racks import rack_commands
+from provisioner.integrations.racks.fabric.fabric_proof import find_lack
 from provisioner.integrations.racks.fabric.nccl_gate import judge_nccl, read_nccl
+from provisioner.integrations.racks.plan import read_plan
+from provisioner.model.node import State
 
 GPUS = 4
 TRAYS = ("t0", "t1", "t2")
@@ -128,3 +134,78 @@ def test_the_command_judges_the_logs_beside_the_gpus(tmp_path: Path, way: str, c
     ended = CliRunner().invoke(rack_commands.app, asked)
     assert ended.exit_code == 1
     assert "its log of NCCL was not read" in ended.output
+
+
+# --- the proof, and the handover that demands it
+
+
+def judge(folder: Path, *more: str) -> tuple[int, str]:
+    asked = ["fabric", str(folder / "racks.yaml"), "r01", str(folder), "--keep", str(folder), *more]
+    ended = CliRunner().invoke(rack_commands.app, asked)
+    return ended.exit_code, ended.output + str(ended.exception or "")
+
+
+def write_imex(folder: Path) -> None:
+    hosts = {str(n): {"host": f"10.0.0.{n}", "status": "READY"} for n in range(len(TRAYS))}
+    links = {n: {"host": one["host"], "status": "CONNECTED"} for n, one in hosts.items()}
+    nodes = {n: {**one, "connections": links} for n, one in hosts.items()}
+    for name in TRAYS:
+        (folder / f"{name}.imex.json").write_text(json.dumps({"status": "UP", "nodes": nodes}))
+
+
+def lack(folder: Path, later_s: float = 0.0) -> str:
+    plan = read_plan(folder / "racks.yaml")
+    return find_lack(folder, plan, "d01", time.time() + later_s)
+
+
+def test_only_a_domain_that_passes_gpus_imex_and_nccl_is_proved(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert lack(tmp_path) == "nobody proved its fabric"
+    code, said = judge(tmp_path)
+    assert code
+    assert "a proof needs --imex, --nccl" in said
+    assert judge(tmp_path, "--imex", "--nccl")[0] == 1  # no host's view of IMEX
+    assert lack(tmp_path) == "nobody proved its fabric"
+    write_imex(tmp_path)
+    assert judge(tmp_path, "--imex", "--nccl")[0] == 0
+    assert lack(tmp_path) == ""
+    assert lack(tmp_path, 91 * 86400.0) == "its proof is 91 days old"
+    write(tmp_path, way="NET/IB/0/GDRDMA")  # the next run went over the network
+    assert judge(tmp_path, "--imex", "--nccl")[0] == 1
+    assert lack(tmp_path) == "nobody proved its fabric"
+
+
+def test_the_age_of_a_proof_is_that_of_its_oldest_file(tmp_path: Path) -> None:
+    write(tmp_path)
+    write_imex(tmp_path)
+    old = time.time() - 100 * 86400.0
+    os.utime(tmp_path / "t1.nccl.txt", (old, old))
+    assert judge(tmp_path, "--imex", "--nccl")[0] == 0
+    assert lack(tmp_path) == "its proof is 100 days old"
+
+
+SPOILT = {
+    "another plan": lambda t: json.dumps({**t, "trays": {"t0": 4}}),
+    "no record": lambda _: "{",
+    "of tomorrow": lambda t: json.dumps({**t, "judged_at": t["judged_at"] + 86400.0}),
+    "another domain": lambda t: json.dumps({**t, "domain": "d02"}),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_no_tray_is_handed_over_in_a_domain_that_nobody_proved(tmp_path: Path, spoil: str) -> None:
+    rig = Rig(tmp_path)
+    file = tmp_path / "fabric" / "d01.json"
+    whole = file.read_text()
+    node = make_node("t0", "acme")
+    file.unlink()
+    assert rig.do("admit", node) == ["d01: nobody proved its fabric"]
+    file.write_text(SPOILT[spoil](json.loads(whole)))
+    (refused,) = rig.do("admit", node)
+    assert refused.startswith("d01: its proof")
+    assert rig.judge(node)[0][0] == "unknown"
+    assert rig.manager.log == []
+    file.write_text(whole)
+    assert rig.do("admit", node) == []
+    file.unlink()
+    assert rig.do("expel", make_node("t0", "acme", State.DRAINING)) == []  # back it comes always

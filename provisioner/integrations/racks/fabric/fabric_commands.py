@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from provisioner.integrations.racks.fabric.fabric_gate import (
     judge_partition,
     read_fabric,
 )
+from provisioner.integrations.racks.fabric.fabric_proof import FabricProof, keep_proof
 from provisioner.integrations.racks.fabric.imex_gate import TEXT_MAX_BYTES as IMEX_MAX_BYTES
 from provisioner.integrations.racks.fabric.imex_gate import ImexView, judge_imex, read_imex
 from provisioner.integrations.racks.fabric.nccl_gate import (
@@ -27,6 +29,7 @@ from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.model.input_error import InputError
+from provisioner.model.outcome import Blocker
 from provisioner.runtime.shipped import read_text
 
 GPUS = 4  # of a tray of a GB200 or GB300 NVL72
@@ -48,6 +51,10 @@ def fabric(
     nccl: Annotated[
         bool, typer.Option("--nccl", help="Also a whole run's logs of NCCL, as TRAY.nccl.txt.")
     ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="The racks' folder: its daemon then hands trays of the domain over."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge the NVLink fabric of a rack's domain by what each of its GPUs says.
@@ -56,6 +63,8 @@ def fabric(
     one clique. A tray without a file fails it. Links are not judged by it.
     With --imex every host has to see all others of the domain READY and connected. With --nccl each
     rank of one run over all GPUs has to have used NVLink, by NCCL's own words, and no network.
+    With --keep a domain that passes all three is proved for 90 days from its oldest file on; one
+    that fails is proved no more.
 
     Exit code 1: the domain's GPUs cannot be used together; each reason is told.
 
@@ -75,27 +84,45 @@ def fabric(
         if unit.kind is Kind.COMPUTE_TRAY
         and (one.name == rack or domain_of(one, unit) in domains - {""})
     ]
+    if keep is not None and (not (imex and nccl) or len(domains) != 1 or "" in domains):
+        problem = "a proof needs --imex, --nccl, and a rack of one NVLink domain with a name"
+        raise InputError("--keep", str(keep), problem, "Give them.")
+    counts = dict.fromkeys(names, gpus)
     read = [
         gpu
         for name in names
         if (file := folder / f"{name}.txt").is_file()
         for gpu in read_fabric(name, read_text(file, TEXT_MAX_BYTES))
     ]
-    faults = judge_partition(dict.fromkeys(names, gpus), read, cluster, clique)
+    faults = judge_partition(counts, read, cluster, clique)
     if imex:
         faults += judge_imex({name: _read_imex(folder / f"{name}.imex.json") for name in names})
     if nccl:
-        faults += judge_nccl(
-            dict.fromkeys(names, gpus), {n: _read_nccl(folder / f"{n}.nccl.txt") for n in names}
-        )
+        faults += judge_nccl(counts, {n: _read_nccl(folder / f"{n}.nccl.txt") for n in names})
+    if keep is not None:
+        _keep(keep, folder, min(domains), None if faults else counts)
+    _tell(names, len(read), faults, as_json=as_json)
+    raise typer.Exit(1 if faults else 0)
+
+
+def _tell(names: Sequence[str], read: int, faults: Sequence[Blocker], *, as_json: bool) -> None:
     if as_json:
         said = [one.model_dump(mode="json") for one in faults]
-        typer.echo(json.dumps({"trays": names, "gpus": len(read), "faults": said}, indent=2))
-    else:
-        for one in faults:
-            typer.echo(f"{one.subject}: {strip_controls(one.detail)}. {one.unblock}")
-        typer.echo(f"{len(names)} trays, {len(read)} GPUs read, {len(faults)} faults")
-    raise typer.Exit(1 if faults else 0)
+        typer.echo(json.dumps({"trays": names, "gpus": read, "faults": said}, indent=2))
+        return
+    for one in faults:
+        typer.echo(f"{one.subject}: {strip_controls(one.detail)}. {one.unblock}")
+    typer.echo(f"{len(names)} trays, {read} GPUs read, {len(faults)} faults")
+
+
+def _keep(racks: Path, folder: Path, domain: str, counts: Mapping[str, int] | None) -> None:
+    """Keep the proof of a domain, as old as its oldest file; None: it has none any more."""
+    if counts is None:
+        keep_proof(racks, domain, None)
+        return
+    ends = (".txt", ".imex.json", ".nccl.txt")
+    oldest = min((folder / f"{name}{end}").stat().st_mtime for name in counts for end in ends)
+    keep_proof(racks, domain, FabricProof(domain=domain, trays=counts, judged_at=oldest))
 
 
 def _read_nccl(file: Path) -> TrayLog | None:

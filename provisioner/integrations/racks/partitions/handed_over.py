@@ -11,12 +11,14 @@ proof lies LATE_S after anybody else could have sent anything.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.integrations.racks.duty.node_holds import find_tenant, place_nodes
+from provisioner.integrations.racks.fabric.fabric_proof import find_lack
 from provisioner.integrations.racks.identity import Kind, find_tray_model
 from provisioner.integrations.racks.partitions.drift import find_drift
 from provisioner.integrations.racks.partitions.nmx_client import (
@@ -74,7 +76,10 @@ class TrayPartitions:
         self, node: Node, nodes: Sequence[Node], seen: Inventory | None
     ) -> tuple[Blocker, ...]:
         """Bring a tray into its tenant's partition, and out of every other one."""
-        return await self._bring(await self._find_tray(node, nodes, seen, node.tenant))
+        tray = await self._find_tray(node, nodes, seen, node.tenant)
+        if isinstance(tray, Tray) and (lack := await self._find_lack(tray)) is not None:
+            return (lack,)
+        return await self._bring(tray)
 
     async def expel(
         self, node: Node, nodes: Sequence[Node], seen: Inventory | None
@@ -93,6 +98,8 @@ class TrayPartitions:
             return ()
         if isinstance(tray, Blocker):
             return (_row(node.id, RowVerdict.UNKNOWN, tray.detail),)
+        if (lack := await self._find_lack(tray)) is not None:
+            return (_row(tray.partition, RowVerdict.UNKNOWN, lack.detail),)
         try:
             planned = await self._look(tray)
         except PortError as error:
@@ -145,6 +152,20 @@ class TrayPartitions:
             detail = "its partitions change while they are made"
             return (build_blocker(tray.unit.name, detail),)
         return tuple(build_blocker(tray.unit.name, each) for each in wrong)
+
+    async def _find_lack(self, tray: Tray) -> Blocker | None:
+        """Return why the fabric of a tray's domain is not proved to carry a load."""
+        domain = tray.domain
+        lack = await asyncio.to_thread(find_lack, self._file.parent, tray.plan, domain, time.time())
+        if not lack:
+            return None
+        return Blocker(
+            reason=Reason.FABRIC,
+            subject=domain or tray.unit.name,
+            detail=lack,
+            unblock=f"Prove it over all trays of the domain: `provisioner rack fabric RACKS.yaml "
+            f"{tray.rack.name} FOLDER --imex --nccl --keep RACKS_FOLDER` (docs/racks.md).",
+        )
 
     async def _look(self, tray: Tray) -> PartitionPlan:
         return plan_tray(tray, *await self._client.look())

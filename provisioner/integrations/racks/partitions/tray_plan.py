@@ -44,9 +44,13 @@ class Tray:
     settled: frozenset[str] = frozenset()  # trays that their handover brought into a partition
 
     @property
+    def domain(self) -> str:
+        return domain_of(self.rack, self.unit)
+
+    @property
     def partition(self) -> str:
         """The name of the partition that it has to be in, "" for none."""
-        return f"{self.tenant}.{domain_of(self.rack, self.unit)}" if self.tenant else ""
+        return f"{self.tenant}.{self.domain}" if self.tenant else ""
 
     def is_in(self, one: Partition) -> bool:
         """Return whether it belongs there; one without a readable name is nobody's."""

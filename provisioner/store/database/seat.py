@@ -283,14 +283,16 @@ class Seat:
         assert self._desk is not None, "not seated"
         with waits.on("a look at the other daemons", limited=False), self._desk.transaction():
             self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, STATING))
-            if written or not membership.says_the_same(self._stated, standing):
+            changed = written or not membership.says_the_same(self._stated, standing)
+            if changed:
                 self._read(
                     "UPDATE executors SET standing = %s WHERE number = %s RETURNING 1",
                     (standing.model_dump_json(exclude={"id"}), self.number),
                 )
-                self._stated = standing
             self._show(int(standing.at))
             rows = self._read(STANDINGS, (SEATS, self.number))
+        if changed:  # and committed: a lock must not show that a row holds which was not written
+            self._stated = standing
         return [
             read_standing(str(row["id"]), str(row["standing"]), float(str(row["shown"])))
             for row in rows

@@ -66,6 +66,7 @@ class Site:
         self.server, self.folder = server, folder
         self.database = server.make()
         self.lookers: list[Looker] = []
+        self.lost_seat: list[Looker] = []  # these end
         asyncio.run(self._fill())
 
     async def _fill(self) -> None:
@@ -94,7 +95,8 @@ class Site:
         while not holds():
             logs = [one.file.with_suffix(".log").read_text()[-800:] for one in self.lookers]
             assert time.monotonic() < ends, (what, logs)
-            ended = [one.name for one in self.lookers if one.process.poll() not in (None, KILLED)]
+            staying = [one for one in self.lookers if one not in self.lost_seat]
+            ended = [one.name for one in staying if one.process.poll() not in (None, KILLED)]
             assert not ended, (what, ended, logs)
             time.sleep(0.2)
 
@@ -195,6 +197,37 @@ def test_of_a_daemon_that_ends_or_stands_still_no_turn_is_lost(site: Site, sign:
         a.process.send_signal(signal.SIGCONT)
         assert a.process.wait(timeout=LIMIT_S) == LOST
         assert len(a.looks) == before, "it looked although its lease was over"
+
+
+def test_an_owner_that_is_cut_off_ends_before_a_peer_looks_and_no_turn_is_lost(
+    site: Site,
+) -> None:
+    """It still reaches the BMCs, and its clock is half a minute ahead."""
+
+    async def scenario() -> None:
+        cable = Cable(site.server.port)
+        await cable.open()
+        a, b = site.start(port=cable.port, ahead_s=28.0), site.start()
+        await asyncio.to_thread(site.until, lambda: bool(a.looks and b.looks), "both look")
+        since = site.newest()
+        both = lambda: site.shared_by(a, b, since=since)  # noqa: E731
+        await asyncio.to_thread(site.until, both, "two look at all")
+        owned = a.nodes_since(since)
+        site.lost_seat.append(a)
+        cable.cut()
+        assert await asyncio.to_thread(a.process.wait, LIMIT_S) == LOST
+        began = [float(str(look["at"])) for look in a.looks]
+        since = site.newest()
+        alone = lambda: site.shared_by(b, since=since)  # noqa: E731
+        await asyncio.to_thread(site.until, alone, "the other one looks at all")
+        await cable.close()
+        taken = [float(str(look["at"])) for look in b.looks if look["node"] in owned]
+        assert taken
+        assert min(taken) > max(began), "a peer looked while it might have"
+
+    asyncio.run(scenario())
+
+    assert site.lost() == {}
 
 
 def test_with_a_database_at_half_a_second_no_turn_is_lost_or_doubled(site: Site) -> None:

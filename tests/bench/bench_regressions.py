@@ -6,7 +6,8 @@ Three kinds of worlds, each from its own seed, so that a run repeats:
 - *planted*: half of a fleet fails 1.5 times as often; node-days until a campaign is held, against
   Wald's bound for a test that knows the ratio (Annals of Mathematical Statistics 16, 1945): the
   logarithm of 1/α by the mean information of a fault.
-- *mixed*: fleets with twelve versions of which one, or none, is bad: the false accusations.
+- *mixed*: fleets with twelve versions, of which one, or one rack, feed or lot, or nothing is bad:
+  the false accusations.
 
 The last line is JSON.
 """
@@ -33,6 +34,12 @@ from provisioner.planning.certification.fault_rates import (
 RATE = 0.02  # faults of a node in a day without the effect
 FACTOR = 1.5  # of the planted regressions
 NODES = 400
+# what may be bad beside a version, of each kind one
+PLACES = (
+    [f"rack=r{n}" for n in range(NODES // 16)],
+    [f"pdu=p{n}" for n in range(7)],
+    [f"tag=lot-{n}" for n in range(5)],
+)
 SHARE_ALLOWED = 1.3  # of the node-days that theory needs
 
 
@@ -109,24 +116,28 @@ def measure_mixed(worlds: int) -> dict[str, Any]:
             | {name: rng.choice("AAB") for name in names[4:]}
             for n in range(6)
         }
-        guilty = rng.choice([*names, None, None])
+        marks = {
+            f"n{node}": [f"rack=r{node // 16}", f"pdu=p{node % 7}", f"tag=lot-{rng.randrange(5)}"]
+            for node in range(NODES)
+        }
+        guilty = rng.choice([*names, *(rng.choice(kind) for kind in PLACES), None, None])
         bad += guilty is not None
         stays = []
         for node in range(NODES):
             digest = rng.choice(sorted(sets))
-            slow = guilty is not None and sets[digest][guilty] == "B"
+            slow = guilty in marks[f"n{node}"] or sets[digest].get(guilty or "") == "B"
             for i in live(range(1), RATE * (3.0 if slow else 1.0), 60, rng):
                 stays.append(Stay(f"n{node}", i.begins_at, i.ends_at, i.failed, digest))
-        for suspect in find_suspects(stays, sets, {}):
+        for suspect in find_suspects(stays, sets, marks):
             if suspect.accused:
-                right = any(pin.partition("=")[0] == guilty for pin in suspect.what)
+                right = any(guilty in (pin, pin.partition("=")[0]) for pin in suspect.what)
                 accused += 1
                 false += not right
                 caught += right
     return {
         "accused": accused,
         "false_accusations": false,
-        "bad_versions": bad,
+        "bad_worlds": bad,
         "right_accusations": caught,
     }
 

@@ -14,6 +14,7 @@ from provisioner.planning.certification.fault_rates import (
     ALPHA_HOLD,
     FAULT_RATE,
     MARKS_MAX,
+    RATIOS,
     FaultEvidence,
     FaultSuspect,
     Interval,
@@ -175,6 +176,33 @@ def test_evidence_does_not_depend_on_the_order_and_a_fault_compares_with_itself_
     ratio = weigh_faults(pair).ratio
     assert ratio is not None
     assert ratio > 1e4  # one fault, and it hit the suspect
+
+
+def test_the_evidence_is_coxs_partial_likelihood_counted_by_hand() -> None:
+    """Also where nodes begin, end and fail at one moment."""
+    rng = random.Random(9)
+    judged = 0
+    for _ in range(200):
+        spells = []
+        for _ in range(rng.randint(2, 30)):
+            begins_at = float(rng.randint(0, 9))
+            ends_at = begins_at + rng.randint(0, 5)
+            failed, suspect = rng.random() < 0.4, rng.random() < 0.5
+            spells.append(Interval(begins_at, ends_at, failed, suspect, rng.choice("ab")))
+        likely = [1.0] * len(RATIOS)
+        for fault in (s for s in spells if s.failed and s.ends_at > s.begins_at):
+            at = fault.ends_at
+            risk = [s for s in spells if s.begins_at < at <= s.ends_at]
+            alike = [s for s in risk if s.stratum == fault.stratum]
+            having = sum(s.suspect for s in alike)
+            if 0 < having < len(alike):
+                judged += 1
+                for place, (ratio, _) in enumerate(RATIOS):
+                    even = (ratio if fault.suspect else 1.0) * len(alike)
+                    likely[place] *= even / (having * ratio + len(alike) - having)
+        by_hand = sum(weight * each for (_, weight), each in zip(RATIOS, likely, strict=True))
+        assert weigh_faults(spells).log_e == pytest.approx(log(by_hand), abs=1e-9)
+    assert judged > 300
 
 
 def test_the_bar_is_that_of_e_bh() -> None:

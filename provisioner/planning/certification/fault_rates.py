@@ -15,6 +15,7 @@ first is accused here. The verdict holds a campaign and asks; it changes no node
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import exp, fsum, log, sqrt
@@ -35,7 +36,8 @@ FAULT_RATE = "fault rate"  # the subject of the blocker that holds a campaign
 MARKS_MAX = 32  # groups of marks that are weighed: a large site has some thousand racks
 PINS_SHOWN = 6  # of the versions that a campaign brought
 SETS_MAX = 12  # sets of versions that are compared with each other as they are
-_STEPS = 60  # halvings of an interval: far below any precision that matters
+_STEPS = 60  # at most, to find a rate ratio
+_NEAR = 1e-7  # of its natural logarithm: far below any precision that matters
 _WIDEST = 12.0  # natural logarithm of the largest rate ratio that is told apart
 
 
@@ -113,33 +115,33 @@ def weigh_faults(intervals: Iterable[Interval]) -> FaultEvidence:
 
 
 def _list_choices(intervals: Sequence[Interval]) -> list[_Choice]:
-    """Return each fault with those at risk just before it; faults without a choice tell nothing."""
-    moments: list[tuple[float, int, Interval]] = []
+    """Return each fault with those at risk just before it; faults without a choice tell nothing.
+
+    At risk are who began before that moment and did not end before it, who fails then included.
+    """
+    begins: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    ends: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    faults: list[tuple[float, str, bool]] = []
     for interval in intervals:
         if interval.ends_at > interval.begins_at:
-            moments.append((interval.begins_at, 2, interval))
-            moments.append((interval.ends_at, 0 if interval.failed else 1, interval))
-    # at one time: faults see the risk before any change; then ends, then begins
-    moments.sort(key=lambda moment: moment[:2])
-    at_risk: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+            side = interval.stratum, interval.suspect
+            begins[side].append(interval.begins_at)
+            ends[side].append(interval.ends_at)
+            if interval.failed:
+                faults.append((interval.ends_at, *side))
+    for times in (*begins.values(), *ends.values()):
+        times.sort()
+
+    def count(at: float, stratum: str, *, suspect: bool) -> int:
+        side = stratum, suspect
+        return bisect_left(begins[side], at) - bisect_left(ends[side], at)
+
     choices = []
-    leaving: list[Interval] = []
-    before = float("-inf")
-    for at, kind, interval in moments:
-        if at != before or kind:  # faults of one moment compare with the same nodes
-            for gone in leaving:
-                at_risk[gone.stratum][gone.suspect] -= 1
-            leaving = []
-        before = at
-        counts = at_risk[interval.stratum]
-        if kind == 2:  # it begins
-            counts[interval.suspect] += 1
-        elif kind == 1:
-            counts[interval.suspect] -= 1
-        else:
-            leaving.append(interval)
-            if all(counts):
-                choices.append(_Choice(interval.suspect, counts[True], counts[False]))
+    for at, stratum, suspect in sorted(faults):
+        having = count(at, stratum, suspect=True)
+        others = count(at, stratum, suspect=False)
+        if having and others:
+            choices.append(_Choice(suspect, having, others))
     return choices
 
 
@@ -160,29 +162,41 @@ def _estimate(choices: Sequence[_Choice]) -> tuple[float | None, float | None, f
         return None, None, None
     hits = sum(choice.suspect for choice in choices)
 
-    def slope(at: float) -> float:
+    def slope(at: float) -> tuple[float, float]:
         ratio = exp(at)
-        return hits - sum(c.having * ratio / (c.having * ratio + c.others) for c in choices)
+        shares = [c.having * ratio / (c.having * ratio + c.others) for c in choices]
+        return hits - fsum(shares), -fsum(share * (1.0 - share) for share in shares)
 
     def likelihood(at: float) -> float:
-        return sum(_log_share(choice, exp(at)) for choice in choices)
+        ratio = exp(at)
+        return fsum(_log_share(choice, ratio) for choice in choices)
 
-    best = _halve(slope, -_WIDEST, _WIDEST)
+    best = _find_fall(slope, -_WIDEST, _WIDEST)
     floor = likelihood(best) - 1.9207  # half of the 95th percentile of chi-squared(1)
-    low = _halve(lambda at: floor - likelihood(at), -_WIDEST, best)
-    high = _halve(lambda at: likelihood(at) - floor, best, _WIDEST)
+    low = _find_fall(lambda at: (floor - likelihood(at), -slope(at)[0]), -_WIDEST, best)
+    high = _find_fall(lambda at: (likelihood(at) - floor, slope(at)[0]), best, _WIDEST)
     return exp(best), exp(low), exp(high)
 
 
-def _halve(falls: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function that falls from above zero to below it is zero."""
+def _find_fall(falls: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
+    """Return where a function that falls from above zero to below it is zero.
+
+    It tells its value and its derivative: Newton's method, halving where that leads astray.
+    """
+    at = (low + high) / 2
     for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if falls(middle) > 0.0:
-            low = middle
+        value, rises = falls(at)
+        if value > 0.0:
+            low = at
         else:
-            high = middle
-    return (low + high) / 2
+            high = at
+        before = at
+        at = at - value / rises if rises < 0.0 else low
+        if not low < at < high:
+            at = (low + high) / 2
+        if abs(at - before) < _NEAR:
+            break
+    return at
 
 
 # ------------------------------------------------------------------------------

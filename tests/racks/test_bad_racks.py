@@ -184,6 +184,30 @@ def test_a_shelfs_lost_answer_behind_hosts_that_are_off_does_not_leave_them_so(
     assert [rig.tray(f"t{n}").power for n in range(2)] == ["On", "On"]
 
 
+def test_a_trays_lost_answers_do_not_end_a_cold_reboot_with_hosts_off(tmp_path: Path) -> None:
+    """Once the shelves are on, and before its own power."""
+    rig, _ = bad_rig(tmp_path, lambda _: None)
+    note = rig.wires.before
+    assert note is not None
+    lost: list[float] = []
+    t1 = rig.update().addresses["t1"].url
+
+    def lose(url: str, call: Call) -> None:
+        note(url, call)
+        back = bool(rig.rack.find("fed")) and rig.tray("t0").power == "On"
+        since = lost[0] if lost else rig.rack.now
+        if back and url == t1 and rig.rack.now - since < 300.0:
+            lost.append(rig.rack.now)
+            raise Unreachable("no answer", maybe_executed=False)
+
+    rig.wires.before = lose
+    ended = reboot(rig)
+
+    assert lost
+    assert ended.do is Do.DONE, ended
+    assert [rig.tray(f"t{n}").power for n in range(2)] == ["On", "On"]
+
+
 TRAYS = [each for each in BAD if each[0] is not answer_half]
 
 

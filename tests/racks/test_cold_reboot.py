@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from rack_rig import Rig, ask_for_power, reboot
 from provisioner.integrations.building_water.building_commands import write_file
 from provisioner.integrations.building_water.signals import Building
 from provisioner.integrations.racks.campaign import UnitState
+from provisioner.integrations.racks.cold_reboot import RackView, decide_reboot
 from provisioner.integrations.racks.cold_reboot_run import ColdReboot
-from provisioner.integrations.racks.update_log import open_log
+from provisioner.integrations.racks.update_log import BEGAN, NOTED, ActLog, Line, open_log
 from provisioner.integrations.racks.update_steps import Do, Next
 from provisioner.integrations.racks.water import UnitWater, WaterState, clear_latch
 from provisioner.integrations.racks.water_file import open_water
@@ -279,3 +281,27 @@ def test_deaths_during_a_cold_reboot_lose_nothing(tmp_path: Path, seed: int) -> 
     assert deaths >= 5
     assert [e.detail for e in rig.rack.find("fed")] == ["discharged"]
     assert rig.violations() == []
+
+
+@pytest.mark.parametrize("lost", ["power", "policy"])
+def test_a_tray_that_was_not_read_is_looked_at_for_a_quarter_of_an_hour(lost: str) -> None:
+    """Behind a host that is off: one answer that is lost leaves it no such end."""
+    both = {"power": {"t0": "Off", "t1": "On"}, "policy": {"t0": "AlwaysOff", "t1": "LastState"}}
+    whole = RackView(("t0", "t1"), ("p0",), **{**both, "power": {**both["power"], "p0": "On"}})
+    seen = {name: one for name, one in getattr(whole, lost).items() if name != "t1"}
+    half = replace(whole, **{lost: seen})
+    lines = [Line("k", BEGAN, "host-off:t0", 0.0)]
+    first = decide_reboot(half, ActLog(lines), 10.0)
+    assert (first.do, first.what) == (Do.NOTE, "mute:t1")
+    lines.append(Line("k", NOTED, first.what, 10.0, first.why))
+    assert decide_reboot(half, ActLog(lines), 900.0).do is Do.WAIT
+    late = decide_reboot(half, ActLog(lines), 911.0)
+    assert (late.do, late.why) == (
+        Do.FAIL,
+        "t1 was not read: it could come back on by itself",
+    )
+    again = decide_reboot(whole, ActLog(lines), 900.0)
+    assert (again.do, again.what) == (Do.NOTE, "told:t1")
+    lines.append(Line("k", NOTED, again.what, 900.0, ""))
+    assert decide_reboot(whole, ActLog(lines), 900.0).what == "policy-off:t1"
+    assert decide_reboot(half, ActLog(lines), 2_000.0).what == "mute:t1"  # a new time begins

@@ -30,7 +30,6 @@ DISCHARGE_S = 300.0
 SILENT_MAX_S = 900.0
 BACK_MAX_S = 1200.0
 _SILENCE = ("silent", "heard")
-_VOICE = ("mute", "told")
 
 
 @dataclass(frozen=True)
@@ -98,15 +97,11 @@ def _find_held(view: RackView, log: ActLog, now: float) -> Next | None:
     """Return what keeps the rack from going down: what would not come back, a flash, a switch."""
     for name, why in view.strange.items():
         return fail(Reason.NOT_EXPECTED, f"{name}: {why}")  # it would get no power again
-    if mute := [name for name in view.shelves if name not in view.power]:
-        why = f"{mute[0]} does not say whether it is on: nobody could tell that it went off"
-        if log.last_note(_VOICE) != "mute":
-            return note("mute", str(now))  # one answer that is lost ends nothing: hosts are off
-        if now - float(log.note("mute")) < SILENT_MAX_S:
-            return wait(why)
-        return fail(Reason.CANNOT_TELL, why)
-    if log.last_note(_VOICE) == "mute":
-        return note("told")
+    mute = [name for name in view.shelves if name not in view.power]
+    why = "does not say whether it is on: nobody could tell that it went off"
+    why = f"{mute[0]} {why}" if mute else ""
+    if (step := _listen("", why, Reason.CANNOT_TELL, log, now)) is not None:
+        return step
     if (held := _find_powered(view)) is not None:
         return held
     for unit, why in view.running.items():
@@ -116,6 +111,20 @@ def _find_held(view: RackView, log: ActLog, now: float) -> Next | None:
             return fail(Reason.BUSY, f"{unit}: {why}")
         return wait(f"{unit}: {why}")
     return None
+
+
+def _listen(who: str, why: str, reason: Reason, log: ActLog, now: float) -> Next | None:
+    """Wait for what a unit did not answer, for a quarter of an hour: one answer that is lost ends
+    nothing, with hosts off. `why` "": it answers.
+    """
+    mute = f"mute{who}"
+    told = f"told{who}"
+    last = log.last_note((mute, told))
+    if not why:
+        return note(told) if last == mute else None
+    if last != mute:
+        return note(mute, str(now))
+    return wait(why) if now - float(log.note(mute)) < SILENT_MAX_S else fail(reason, why)
 
 
 def _find_powered(view: RackView) -> Next | None:
@@ -128,8 +137,10 @@ def _find_powered(view: RackView) -> Next | None:
 
 def _rest_tray(name: str, view: RackView, log: ActLog, now: float) -> Next | None:
     """Return what a tray still needs before its power may be cut."""
-    if name not in view.power or name not in view.policy:
-        return fail(Reason.UNREACHABLE, f"{name} was not read: it could come back on by itself")
+    read = name in view.power and name in view.policy
+    why = "" if read else f"{name} was not read: it could come back on by itself"
+    if (step := _listen(f":{name}", why, Reason.UNREACHABLE, log, now)) is not None:
+        return step
     if view.policy[name] != "AlwaysOff":
         if is_spent(log, f"policy-off:{name}"):
             return fail(Reason.REFUSED, f"{name}: its restore policy stays {view.policy[name]}")
@@ -185,6 +196,11 @@ def _bring_up(view: RackView, log: ActLog, now: float) -> Next:
         if not is_spent(log, what):
             return send(what)
         held.append(f"{name}: it says {view.power[name]} after it was switched on")
+    silent = sorted(view.with_bmc.intersection(view.trays) - view.answering) if held else []
+    if silent and not log.noted("mute:up"):
+        return note("mute:up", str(now))  # what is held may be an answer that was lost
+    if silent and now - float(log.note("mute:up")) < SILENT_MAX_S:
+        return wait(f"for {silent[0]} to answer")
     if held:
         return Next(Do.FAIL, why="; ".join(held[:6]), reason=Reason.LEAK)
     return done("every host of the rack is on")

@@ -406,6 +406,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.erasure.deployment:build_metadata": _OURS,
     "integrations.evidence_files.reading:detect_model": _JUDGES,
     "integrations.racks.identity:find_shelves": _READ,
+    "integrations.racks.membership:find_other_serial": _READ,
     "adapters.agent.service:digest_of": _OURS,
     "model.machine.settings:add_pin": _OURS,
     "model.machine.settings:split_pins": _OURS,

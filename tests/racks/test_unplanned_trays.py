@@ -17,8 +17,11 @@ from test_handed_over_partitions import (
 
 from provisioner.execution.actions.reach import turn
 from provisioner.execution.tenancy.memberships import Memberships
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.membership import UnitReading, find_misplaced
 from provisioner.integrations.racks.partitions.handed_over import NAME, TURN_S, TrayPartitions
 from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
 from provisioner.integrations.sim.racks.nmx import Nmx
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import BmcRef, State
@@ -175,3 +178,44 @@ def test_a_node_of_no_rack_waits_for_no_turn_of_the_manager(
     tmp_path: Path, tray: str, passes: bool
 ) -> None:
     assert asyncio.run(_wait_beside(tmp_path, tray)) is passes
+
+
+def plan_serial(folder: Path, serial: str) -> None:
+    file = folder / "racks.yaml"
+    file.write_text(file.read_text().replace("name: t0,", f"name: t0, serial: {serial},"))
+
+
+@pytest.mark.parametrize("says", ["1660224000002", None])
+def test_another_machine_at_a_planned_address_gets_no_partition_and_leaves_none(
+    tmp_path: Path, says: str | None
+) -> None:
+    """Its BMC's address was given to another tray, whose GPUs are in another slot."""
+    rig = Rig(tmp_path)
+    plan_serial(tmp_path, "'1660224000001'")
+    rig.seen = say("GB200").model_copy(update={"system_serial": says})
+    told = f"serial {says}" if says else "no serial"
+    other = f"it says {told}, and the plan has 1660224000001"
+    refused = [f"n-t0: t0: {other}: another machine may stand at its address"]
+    assert rig.do("admit", make_node("t0", "acme")) == refused
+    assert rig.do("expel", make_node("t0", "acme", State.DRAINING)) == refused
+    assert rig.judge(make_node("t0", "acme"))[0][0] == "unknown"
+    assert rig.manager.log == []
+    assert rig.wire.count == 0
+    rig.seen = say("GB200").model_copy(update={"system_serial": "1660224000001"})
+    assert rig.do("admit", make_node("t0", "acme")) == []
+    rig.seen = None  # nothing was ever read of it
+    assert rig.do("expel", make_node("t0", "acme", State.DRAINING))
+
+
+@pytest.mark.parametrize("kind", [Kind.COMPUTE_TRAY, Kind.NVLINK_SWITCH, Kind.POWER_SHELF])
+def test_a_unit_that_says_another_serial_is_not_the_planned_one(kind: Kind) -> None:
+    place = None if kind is Kind.POWER_SHELF else 11
+    unit = PlannedUnit(name="x0", kind=kind, u=3, serial="S1", slot=place, tray_index=place)
+    rack = PlannedRack(name="r01", chassis_serial="C1", units=(unit,))
+    plan = RackPlan(racks=(rack,))
+    for serial, told in (("S2", "serial S2"), ("", "no serial")):
+        readings = {"x0": UnitReading(kind, serial=serial)}
+        found = [one.detail for one in find_misplaced(plan, "r01", readings, unit)]
+        assert f"it says {told}, and the plan has S1" in found
+    readings = {"x0": UnitReading(kind, serial="S1")}
+    assert not [o for o in find_misplaced(plan, "r01", readings, unit) if "serial S" in o.detail]

@@ -169,6 +169,15 @@ def _find_strange(unit: PlannedUnit, reading: UnitReading | None) -> Iterator[Bl
     if reading.kind is not unit.kind:
         detail = f"the plan has a {unit.kind} here, and this is {_say_kind(reading.kind)} ({told})"
         yield _hold(Reason.NOT_EXPECTED, unit, detail, _LOOK)
+    elif why := find_other_serial(unit, reading.serial):
+        yield _hold(Reason.NOT_EXPECTED, unit, why, _LOOK)
+
+
+def find_other_serial(unit: PlannedUnit, said: str) -> str:
+    """Return why a machine that says this serial is not the planned one; "" where it may be."""
+    if not unit.serial or said == unit.serial:
+        return ""
+    return f"it says {f'serial {said}' if said else 'no serial'}, and the plan has {unit.serial}"
 
 
 def _find_displaced(

@@ -71,6 +71,7 @@ class PlannedUnit(Record):
     u: int = Field(ge=1, le=64)
     bmc: Address = ""  # of its BMC
     nvos: Address = ""  # of an NVLink switch's NVOS
+    serial: str = Field(default="", max_length=128)  # as its BMC says it; "": it is not compared
     slot: int | None = Field(default=None, ge=0, le=255)
     tray_index: int | None = Field(default=None, ge=0, le=255)
     domain: str = Field(default="", max_length=63)  # where one rack holds several

@@ -20,6 +20,7 @@ from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.integrations.racks.duty.node_holds import find_tenant, place_nodes
 from provisioner.integrations.racks.fabric.fabric_proof import find_lack
 from provisioner.integrations.racks.identity import Kind, find_tray_model
+from provisioner.integrations.racks.membership import find_other_serial
 from provisioner.integrations.racks.partitions.drift import find_drift
 from provisioner.integrations.racks.partitions.nmx_client import (
     LOOKS_MAX,
@@ -200,6 +201,13 @@ class TrayPartitions:
             return build_blocker(node.id, "its BMCs are those of several planned trays")
         if not found:
             return _find_unplanned(plan, node, seen, placed)
+        if why := find_other_serial(found[0][1], (seen.system_serial or "") if seen else ""):
+            return Blocker(
+                reason=Reason.NOT_EXPECTED,
+                subject=node.id,
+                detail=f"{found[0][1].name}: {why}: another machine may stand at its address"[:300],
+                unblock="Look which tray answers there; correct its address or serial in the plan.",
+            )
         holders = {unit: find_tenant(other) for unit, (other, _) in placed.items()}
         settled = frozenset(
             unit

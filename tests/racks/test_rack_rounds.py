@@ -299,3 +299,44 @@ def test_the_command_fails_where_another_domain_is_held(
     assert told.exit_code == code, told.output
     assert "0 left" in told.output
     assert ("held: t1: " in told.output) is bool(code)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_units_that_ask_for_power_at_one_time_share_a_look_that_began_after_they_asked(
+    tmp_path: Path, cut: bool
+) -> None:
+    """Eighteen trays ask at one time once their copies have ended, and each look is of a rack."""
+    rig = make(tmp_path, TRAY, trays=4)
+    looks = 0
+    begun = asyncio.Event()
+
+    def count(url: str, call: Call) -> None:
+        nonlocal looks
+        if url == rig.units[0]["bmc"] and call.path.endswith("/Processors/GPU_0"):
+            looks += 1
+            begun.set()
+            if looks == 2:
+                wet = rig.tray("t3")
+                wet.detectors[next(iter(wet.detectors))] = "Critical"
+                wet.shown.change()
+
+    rig.wires.before = count
+
+    async def scenario() -> None:
+        update = rig.update()
+        rack, _ = update.find("t0")
+        async with wait_for_water(update.water, update.pause) as store:
+            racked = update.open_rack(rack, store)
+            units = [unit for unit in rack.units if unit.name.startswith("t")]
+            asked = [asyncio.ensure_future(racked.find_refusals_now(u, "On")) for u in units]
+            if cut:
+                await begun.wait()
+                asked[0].cancel()
+            told = await asyncio.gather(*asked, return_exceptions=True)
+        assert looks == 2
+        assert isinstance(told[0], asyncio.CancelledError) if cut else told[0] == ()
+        for one, unit in zip(told[1:], units[1:], strict=True):
+            assert isinstance(one, tuple)
+            assert one[0].subject == unit.name  # wet, or below what is
+
+    asyncio.run(scenario())

@@ -89,6 +89,7 @@ def test_a_tray_whose_cartridge_says_nothing_is_placed_by_its_gpus_and_else_gets
     rig = make(tmp_path, TRAY)
     bare_cartridge(rig, "t0")
     finish(rig)
+    rig.rack.advance(rig.rack.times.copy + rig.rack.times.bmc_back)  # no power while a copy runs
 
     tray = rig.tray("t0")
     tray.power = "Off"

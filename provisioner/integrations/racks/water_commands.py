@@ -103,6 +103,10 @@ class Racked:
     limit_s: float = 180.0
     plan: RackPlan | None = None  # all racks, for whose serial a unit states; None: this one alone
     readings: dict[str, UnitReading] = field(default_factory=dict)  # of the last look
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _begun: int = 0  # whole looks
+    _ended: int = 0  # the number of the last one that came to its end
+    _known: dict[str, UnitWater] = field(default_factory=dict)  # what it showed
 
     async def look(self, read: Reader | None = None) -> dict[str, UnitWater]:
         """Read every tray and switch once, store what is known, and return it for this rack.
@@ -177,8 +181,18 @@ class Racked:
         return (*refused.values(), *([] if running is None else [running]))
 
     async def find_refusals_now(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
-        """Look once, and return what speaks against giving a unit power."""
-        return self.judge_refusals(unit, reset, await self.look())
+        """Look once, and return what speaks against giving a unit power.
+
+        Units that ask while a look is under way share the next one: it begins after they asked.
+        """
+        asked = self._begun
+        async with self._turn:
+            if self._ended <= asked:
+                self._begun += 1
+                number = self._begun
+                self._known = await self.look()
+                self._ended = number
+        return self.judge_refusals(unit, reset, self._known)
 
     def judge_refusals(
         self, unit: PlannedUnit, reset: str, known: Mapping[str, UnitWater]

@@ -54,6 +54,7 @@ from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
 
 PASSWORD = "rw-secret"
 HOST = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"  # its port is one of the system
+MORE = tuple(HOST.replace("127.77", f"127.{n}") for n in (78, 79))
 Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
@@ -90,9 +91,11 @@ def open_context(bundle: bytes, folder: Path) -> ssl.SSLContext:
     assert key is not None
     assert made is not None
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "shown.pem").write_bytes(secret + made.public_bytes(Encoding.PEM))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "shown.pem")
+    with tempfile.NamedTemporaryFile(dir=folder) as shown:
+        shown.write(secret + made.public_bytes(Encoding.PEM))
+        shown.flush()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(shown.name)
     return context
 
 
@@ -126,15 +129,19 @@ OLD, NEW = make("old", AUTHORITY, days=20), make("new", AUTHORITY)
 
 @pytest.fixture
 def rack(tmp_path: Path) -> Iterator[Rack]:
-    unit = "{name: s0, kind: nvlink-switch, u: 19, slot: 20, tray_index: 0"
-    unit += f', bmc: "https://127.0.0.1:1", nvos: "https://{HOST}"}}'
-    plan = f"racks:\n  - name: r01\n    chassis_serial: C1\n    domain: d01\n    units: [{unit}]\n"
+    units = ", ".join(
+        f"{{name: s{n}, kind: nvlink-switch, u: {19 + n}, slot: {20 + n}, tray_index: {n}, "
+        f'bmc: "https://127.0.0.1:{n + 1}", nvos: "https://{host}"}}'
+        for n, host in enumerate((HOST, *MORE))
+    )
+    plan = f"racks:\n  - name: r01\n    chassis_serial: C1\n    domain: d01\n    units: [{units}]\n"
     (tmp_path / "r.yaml").write_text(plan)
     certificate, key = make_certificate("netq", "127.0.0.1")
     (tmp_path / "ca.pem").write_bytes(certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_certificate(context, certificate, key)
-    made = Rack(tmp_path, Nmx(managed={HOST: pack(OLD)}))
+    olds = {host: pack(make("old", AUTHORITY, days=20, host=host)) for host in MORE}
+    made = Rack(tmp_path, Nmx(managed={HOST: pack(OLD), **olds}))
     ready, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
@@ -160,11 +167,13 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
         made.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
 
         async def present(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            host = writer.get_extra_info("sockname")[0]
             with suppress(OSError):  # the certificate of now, as a controller that started anew
-                await writer.start_tls(open_context(made.manager.managed[HOST], tmp_path))
+                await writer.start_tls(open_context(made.manager.managed[host], tmp_path))
             writer.close()
 
-        server = await asyncio.start_server(present, HOST, CONTROLLER_PORT)
+        hosts = [HOST, *MORE]
+        server = await asyncio.start_server(present, hosts, CONTROLLER_PORT)
         ready.set()
         await stop.wait()
         server.close()
@@ -234,6 +243,83 @@ def test_a_command_that_died_with_its_request_under_way_waits_for_it_and_sends_n
     done = rack.run("--apply", "--yes", bundle=bundle, issuer=AUTHORITY[0])
     assert done.exit_code == 0, done.output
     assert len(rack.sent) == 1
+
+
+@pytest.fixture
+def batch(rack: Rack) -> Rack:
+    """Three switches, each with a new bundle of its own."""
+    for number, host in enumerate((HOST, *MORE)):
+        made = pack(make("new", AUTHORITY, host=host))
+        (rack.folder / f"s{number}.p12").write_bytes(made)
+    return rack
+
+
+def rotate_batch(rack: Rack, *more: str) -> tuple[int, list[str]]:
+    rack.run(issuer=AUTHORITY[0])  # writes the issuer's file
+    words = ["rotate-certificate", str(rack.folder / "r.yaml"), "s0", "s1", "s2"]
+    words += ["--bundle", str(rack.folder), "--issuer", str(rack.folder / "issuer.pem")]
+    words += ["--manager", rack.url, "--user", "rw-user", "--ca", str(rack.folder / "ca.pem")]
+    words += ["--journal", str(rack.folder / "batch.journal"), *more]
+    done = CliRunner().invoke(app, words, env={VARIABLE: PASSWORD})
+    failed = "" if isinstance(done.exception, SystemExit) else f"{done.exception or ''}"
+    said = f"{done.output}{failed}"
+    return done.exit_code, said.splitlines()
+
+
+def test_a_batch_of_certificates_that_is_cut_names_what_is_done_and_sends_nothing_twice(
+    batch: Rack,
+) -> None:
+    take = batch.manager.request
+
+    def cut(method: str, path: str, body: Any) -> Any:
+        if method == "PUT" and len(batch.sent) == 1:
+            batch.manager.maintenance = False  # somebody ends its maintenance mode
+        return take(method, path, body)
+
+    batch.manager.request = cut  # type: ignore[method-assign]
+    code, said = rotate_batch(batch, "--apply", "--yes")
+    assert code == 1
+    assert said[3] == "s0 presents it"
+    assert said[4].startswith("s1: not done: the manager refused it")
+    assert said[5] == "s2: not begun"
+    assert batch.sent == [f"certificate {HOST}"]
+
+    batch.manager.request = take  # type: ignore[method-assign]
+    batch.manager.maintenance = True
+    second = read_bundle((batch.folder / "s1.p12").read_bytes())
+    with open_log(batch.folder / "batch.journal") as log:  # and the next one dies as it sends
+        log.write(Line("s1", BEGAN, second.sha256, time.time() - 3600.0, "x"))
+        asyncio.run(log.sync())
+    code, said = rotate_batch(batch)
+    assert code == 1
+    assert said[0] == "s0 presents it"
+    assert [line.partition(":")[0] for line in said[1:]] == ["s1", "s2"]
+    ends = "; it was sent before, and nobody saw its end"
+    assert [line.endswith(ends) for line in said] == [False, True, False]
+    code, said = rotate_batch(batch, "--apply", "--yes")
+    assert code == 0, said
+    assert said[0] == "s0 presents it"
+    assert said[-2:] == ["s1 presents it", "s2 presents it"]
+    assert batch.sent == [f"certificate {host}" for host in (HOST, *MORE)]
+
+
+def test_a_batch_with_one_bundle_that_would_be_refused_sends_none(batch: Rack) -> None:
+    (batch.folder / "s2.p12").write_bytes(pack(make("new", AUTHORITY, host=HOST)))
+    code, said = rotate_batch(batch, "--apply", "--yes")
+    assert code == 1
+    assert any(line.startswith("s2: refused: ") for line in said)
+    assert batch.sent == []
+
+
+def test_two_rotations_of_one_plan_are_not_under_way_at_one_time(batch: Rack) -> None:
+    """Each with a journal of its own, so that no journal keeps them apart."""
+    with (batch.folder / "r.yaml").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        code, said = rotate_batch(batch, "--apply", "--yes")
+    assert code
+    assert "another rotation of certificates of this plan is under way" in " ".join(said)
+    assert batch.sent == []
+    assert rotate_batch(batch, "--apply", "--yes")[0] == 0
 
 
 class Forgetful:

@@ -7,7 +7,11 @@ switch at a time; it is done when a TLS handshake with the controller's port sho
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +45,15 @@ from provisioner.integrations.racks.plan import (
     normalize_host,
     read_plan,
 )
-from provisioner.integrations.racks.update_log import BEGAN, TOLD, VOID, Line, UpdateLog, hold_log
+from provisioner.integrations.racks.update_log import (
+    BEGAN,
+    TOLD,
+    VOID,
+    Line,
+    UpdateLog,
+    hold_log,
+    read_log,
+)
 from provisioner.integrations.racks.water_commands import PlanFile, ask_person
 from provisioner.model.input_error import InputError
 from provisioner.ports import PortError, Unreachable
@@ -136,9 +148,15 @@ def find_switch(plan: RackPlan, name: str) -> PlannedUnit:
 
 def rotate_certificate(
     file: PlanFile,
-    switch: Annotated[str, typer.Argument(metavar="SWITCH", help="An NVLink switch, by name.")],
+    switches: Annotated[
+        list[str], typer.Argument(metavar="SWITCH...", help="NVLink switches, by name.")
+    ],
     bundle: Annotated[
-        Path, typer.Option(help="PKCS#12 file with key, certificate and chain; no passphrase.")
+        Path,
+        typer.Option(
+            help="PKCS#12 file with key, certificate and chain, no passphrase; of several "
+            "switches, the folder with SWITCH.p12."
+        ),
     ],
     issuer: Annotated[Path, typer.Option(help="PEM file: the authority that the manager has.")],
     manager: Annotated[str, typer.Option(help="https://HOST of NetQ NVLink.")],
@@ -149,55 +167,113 @@ def rotate_certificate(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     ca: CaOption = None,
 ) -> None:
-    """Give the NVLink controller of one switch a new certificate, through NetQ NVLink.
+    """Give the NVLink controllers of switches a new certificate each, through NetQ NVLink.
 
-    The bundle is judged first: key, names, dates, later end, and a chain to --issuer. The manager
-    has to be in its maintenance mode. Done means that a TLS handshake shows the new one. Run again,
-    it goes on by looking; a switch whose controller's port is closed cannot be proved, and gets
-    nothing. One command at a time: NVOS' own certificate and BMCs' are not replaced by it.
+    The bundles are judged first: key, names, dates, later end, and a chain to --issuer. The manager
+    has to be in its maintenance mode. Done means that a TLS handshake shows the new one. One switch
+    after the other; the first one that is not done ends it. Run again, it goes on by looking, and
+    names which are done and which not; a switch whose controller's port is closed cannot be proved,
+    and gets nothing. One command at a time: NVOS' own certificate and BMCs' are not replaced by it.
 
-    Exit code 1: it would be refused, it is not so, or (without --apply) it would be sent.
+    Exit code 1: one would be refused, one is not so, or (without --apply) one would be sent.
 
     Example: provisioner rack rotate-certificate r.yaml r01-s0 --bundle s0.p12 --issuer ca.pem
     --manager https://netq --user rw-user --journal s0.journal
     """
-    unit = find_switch(read_plan(file), switch)
-    host = normalize_host(urlsplit(unit.nvos).hostname or "")
-    door = Door(unit.name, "NVLink controller", host, CONTROLLER_PORT, optional=True)
-    made = _read_bundle(bundle)
+    plan = read_plan(file)
+    names = list(dict.fromkeys(switches))
+    wanted = [_prepare(plan, name, bundle, profile, several=len(names) > 1) for name in names]
     authority = _read_issuer(issuer)
     address = read_manager_login(manager, user)
     check_ca("--ca", ca)
-    shown = asyncio.run(read_door(door))
-    if shown.sha256 == made.sha256:
-        typer.echo(f"{switch} presents it")
-        return
-    refused = list(find_refusals(made, authority, host, shown.ends_at, time.time()))
-    if not shown.sha256:
-        refused.append(f"port {CONTROLLER_PORT} of it shows no certificate ({shown.unread})")
-    for why in refused:
-        typer.echo(strip_controls(f"{switch}: refused: {why}"))
+    with _alone(file):
+        left = _judge(wanted, authority, read_log(journal))
+        if not left:
+            return
+        if not apply:
+            raise typer.Exit(1)
+        named = ", ".join(one.unit for one in left)
+        ask_person(f"replace the certificates of the NVLink controllers of {named}", yes=yes)
+
+        async def run() -> None:
+            transport = SwitchHttps(ca_file=ca)
+            try:
+                client = NmxClient(transport, address, asyncio.sleep)
+                async with hold_log(journal) as log:
+                    await _rotate_all(left, client, log)
+            finally:
+                await transport.close()
+
+        asyncio.run(run())
+
+
+async def _rotate_all(left: Sequence[Rotation], client: NmxClient, log: UpdateLog) -> None:
+    """Go from switch to switch, and say of each what became of it."""
+    failed = ""
+    for one in left:
+        if failed:
+            typer.echo(f"{one.unit}: not begun")
+        elif failed := await rotate(one, client, log):
+            typer.echo(strip_controls(f"{one.unit}: not done: {failed}"))
+        else:
+            typer.echo(f"{one.unit} presents it")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _judge(
+    wanted: Sequence[Rotation], authority: x509.Certificate, log: UpdateLog
+) -> Sequence[Rotation]:
+    """Say of each switch where it stands; return those that need a bundle. Exits where one would be
+    refused: nothing is sent to any then.
+    """
+    left: list[Rotation] = []
+    refused = False
+    for one in wanted:
+        shown = asyncio.run(read_door(one.door))
+        if shown.sha256 == one.bundle.sha256:
+            typer.echo(f"{one.unit} presents it")
+            continue
+        left.append(one)
+        why = list(find_refusals(one.bundle, authority, one.door.host, shown.ends_at, time.time()))
+        if not shown.sha256:
+            why.append(f"port {CONTROLLER_PORT} of it shows no certificate ({shown.unread})")
+        for each in why:
+            typer.echo(strip_controls(f"{one.unit}: refused: {each}"))
+        refused = refused or bool(why)
+        ends = time.strftime("%F", time.gmtime(one.bundle.ends_at))
+        act = log.of(one.unit)
+        what = one.bundle.sha256
+        sent = bool(act.count(what)) and act.told(what) is None
+        before = "; it was sent before, and nobody saw its end" if sent else ""
+        if not why:
+            said = f"a certificate that ends on {ends} in place of {shown.subject}{before}"
+            typer.echo(strip_controls(f"{one.unit}: {said}"))
     if refused:
         raise typer.Exit(1)
-    ends = time.strftime("%F", time.gmtime(made.ends_at))
-    typer.echo(f"{switch}: a certificate that ends on {ends} in place of {shown.subject}")
-    if not apply:
-        raise typer.Exit(1)
-    ask_person(f"replace the certificate of {switch}'s NVLink controller", yes=yes)
+    return left
 
-    async def run() -> str:
-        transport = SwitchHttps(ca_file=ca)
-        try:
-            client = NmxClient(transport, address, asyncio.sleep)
-            async with hold_log(journal) as log:
-                return await rotate(Rotation(unit.name, door, made, profile), client, log)
-        finally:
-            await transport.close()
 
-    if why := asyncio.run(run()):
-        typer.echo(strip_controls(f"{switch}: not done: {why}"))
-        raise typer.Exit(1)
-    typer.echo(f"{switch} presents it")
+def _prepare(plan: RackPlan, name: str, bundle: Path, profile: str, *, several: bool) -> Rotation:
+    unit = find_switch(plan, name)
+    host = normalize_host(urlsplit(unit.nvos).hostname or "")
+    door = Door(unit.name, "NVLink controller", host, CONTROLLER_PORT, optional=True)
+    made = _read_bundle(bundle / f"{name}.p12" if several or bundle.is_dir() else bundle)
+    return Rotation(unit.name, door, made, profile)
+
+
+@contextmanager
+def _alone(plan: Path) -> Iterator[None]:
+    """Hold a plan of racks against another rotation on this machine. Raises InputError."""
+    held = os.open(plan, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        problem = "another rotation of certificates of this plan is under way"
+        raise InputError("RACKS", str(plan), problem, "Wait for its end.") from None
+    finally:
+        os.close(held)
 
 
 def _read_bundle(file: Path) -> Bundle:

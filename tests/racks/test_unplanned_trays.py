@@ -27,6 +27,7 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import BmcRef, State
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Call, Reply, SwitchAddress
+from provisioner.runtime import permit
 from provisioner.store.sql_store import open_store
 
 
@@ -178,6 +179,48 @@ def test_a_node_of_no_rack_waits_for_no_turn_of_the_manager(
     tmp_path: Path, tray: str, passes: bool
 ) -> None:
     assert asyncio.run(_wait_beside(tmp_path, tray)) is passes
+
+
+def test_a_notice_says_who_waits_for_whom_at_the_manager(tmp_path: Path) -> None:
+    async def story() -> list[tuple[str, ...]]:
+        rig = Rig(tmp_path)
+        at_manager = asyncio.Event()
+        go_on = asyncio.Event()
+        request = rig.wire.request
+
+        async def wait(address: SwitchAddress, call: Call) -> Reply:
+            at_manager.set()
+            await go_on.wait()
+            return await request(address, call)
+
+        rig.wire.request = wait  # type: ignore[method-assign]
+        store = open_store(":memory:")
+        nodes = [make_node(tray, "acme") for tray in ("t0", "t1", "t2")]
+        for node in nodes:
+            await store.nodes.add(node)
+        beside = Memberships([make_partitions(rig.plan, rig.wire)], store)
+        owed = [n.model_copy(update={"beside": ("nvlink_partition",)}) for n in nodes]
+
+        def read() -> tuple[str, ...]:
+            return permit.get_scope().notices.get(f"turn of {NAME}", ())
+
+        asking = []
+        for node in owed:  # one after the other comes to the turn
+            asking.append(asyncio.create_task(beside.admit(node)))
+            for _ in range(500):
+                if at_manager.is_set() and (node is owed[0] or node.id in " ".join(read())):
+                    break
+                await asyncio.sleep(0.01)  # the store answers by a thread
+        seen = [read()]
+        asking[1].cancel()
+        await asyncio.gather(asking[1], return_exceptions=True)
+        seen.append(read())
+        go_on.set()
+        assert await asyncio.gather(asking[0], asking[2]) == [(), ()]
+        return [*seen, read()]
+
+    head = f"n-t0 has the turn of {NAME}; waiting for it: "
+    assert asyncio.run(story()) == [(f"{head}n-t1, n-t2",), (f"{head}n-t2",), ()]
 
 
 def plan_serial(folder: Path, serial: str) -> None:

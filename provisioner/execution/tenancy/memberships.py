@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import turn
@@ -12,9 +13,11 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow
 from provisioner.ports import PortError
 from provisioner.ports.isolation import Membership
+from provisioner.runtime import permit
 from provisioner.store.sql_store import SqlStore
 
 Change = Callable[[Node, Sequence[Node], Inventory | None], Awaitable[tuple[Blocker, ...]]]
+NAMED_MAX = 8  # nodes that wait for one turn
 # what switches on the systems that a row is of
 SETTINGS = {GateCheck.NVLINK_PARTITION: "racks_nvlink_manager"}
 
@@ -25,6 +28,8 @@ class Memberships:
     def __init__(self, systems: Sequence[Membership], store: SqlStore) -> None:
         self.systems = systems
         self._store = store
+        self._holders: dict[str, str] = {}  # system -> the node that has its turn
+        self._waiting: dict[str, list[str]] = {}  # system -> nodes, the first one before the others
 
     async def list_owed(self, node: Node) -> tuple[str, ...]:
         """Return the checks of the systems that a release may bring a node into, with those that
@@ -62,11 +67,39 @@ class Memberships:
         if not await one.concerns(node, seen):
             return ()  # it waits for no turn of a system that it has nothing to do with
         try:
-            async with turn(one.name):
+            async with self._take_turn(one.name, node.id):
                 # read within the turn: whoever had it before may have given a node away
                 return await change(node, await self._store.nodes.list(), seen)
         except PortError as problem:
             return (blocked(problem, one.name),)
+
+    @asynccontextmanager
+    async def _take_turn(self, system: str, node: str) -> AsyncIterator[None]:
+        """Hold the turn of a system; a notice of the daemon says who waits for whom."""
+        waiting = self._waiting.setdefault(system, [])
+        waiting.append(node)
+        self._tell(system)
+        try:
+            async with turn(system):
+                waiting.remove(node)
+                self._holders[system] = node
+                self._tell(system)
+                try:
+                    yield
+                finally:
+                    del self._holders[system]
+        finally:
+            if node in waiting:
+                waiting.remove(node)  # it was cancelled as it waited
+            self._tell(system)
+
+    def _tell(self, system: str) -> None:
+        waiting = self._waiting[system]
+        holder = self._holders.get(system, "another daemon, or nobody for a moment,")
+        more = f" and {len(waiting) - NAMED_MAX} more" if len(waiting) > NAMED_MAX else ""
+        named = ", ".join(waiting[:NAMED_MAX])
+        said = (f"{holder} has the turn of {system}; waiting for it: {named}{more}",)
+        permit.get_scope().notices[f"turn of {system}"] = said if waiting else ()
 
     async def _list_concerned(self, node: Node) -> set[str]:
         seen = await self._store.evidence.get_inventory(node.id) if self.systems else None

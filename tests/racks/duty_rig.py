@@ -14,6 +14,7 @@ from rack_rig import Rig
 from typer.testing import CliRunner
 
 from provisioner.cli.options.checked_options import PASSWORD
+from provisioner.control.watch.watcher import WatchParts
 from provisioner.integrations.demo.rack_site import OURS
 from provisioner.integrations.racks import update_commands
 from provisioner.integrations.racks.duty.approval import (
@@ -62,6 +63,8 @@ class Parts:
     transport: object
     credentials: Vault
     signer: Signer
+    watch: WatchParts | None = None
+    shared: object = None
 
 
 def read_mark(campaign: Path) -> str:

@@ -2,14 +2,16 @@
 
     make soak NAME=racks ARGS="water 10000000"      steps over the gate and the latch, no breach
     make soak NAME=racks ARGS="wires 10000000"      steps at a simulated rack's wires, no breach
+    make soak NAME=racks ARGS="leaks 256"           leaks that BMCs tell of, beside the poll
     make soak NAME=racks ARGS="healthy 100"         whole racks, each with timings of its own
     make soak NAME=racks ARGS="mixed 50"            whole racks of mixed versions, with 200 deaths
     make soak NAME=racks ARGS="trees FOLDER 2000"   recorded trees, each with 2,000 spoilt values
 
-`water`: 7.4's A1 without the wires, `wires`: with them, from a seed that may follow; `healthy`: A8,
-a rack of 18 trays, 9 switches and 8 shelves; `mixed`: A3, such racks whose units begin with other
-versions, and processes that die at random writes; `trees`: A10, of a folder with
-NAME/redfish/v1/.../index.json. The last line is JSON; the exit code is 1 if anything was found.
+`water`: 7.4's A1 without the wires, `wires`: with them, from a seed that may follow; `leaks`: A2,
+in virtual time, of BMCs that answer in 0.05 to 0.25 s; `healthy`: A8, a rack of 18 trays, 9
+switches and 8 shelves; `mixed`: A3, such racks whose units begin with other versions, and
+processes that die at random writes; `trees`: A10, of a folder with NAME/redfish/v1/.../index.json.
+The last line is JSON; the exit code is 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from heard_site import HeardSite, measure_leaks
 from mutated_trees import find_crashes, load_trees, read
 from rack_rig import Rig
 from water_walk import TRAYS, Walk
@@ -31,12 +34,15 @@ from wires_walk import WiresWalk
 
 from provisioner.integrations.demo.rack_site import AFTER_NVOS, NEW, OLD, TARGETS
 from provisioner.integrations.sim.racks.rack import Times
+from provisioner.integrations.twin import loop
 from provisioner.ports import Call
 
 FULL = {"trays": 18, "switches": 9, "shelves": 8}
 DEATHS = 200
 SWITCHED_MAX = 3  # deaths among hosts that are switched: after five in one act a person looks
 PART = 100_000
+LEAKS = 200
+REACTION_S = 2.0
 
 
 class Died(Exception):
@@ -70,6 +76,22 @@ def walk_wires(steps: int, seed: int = 0) -> dict[str, Any]:
     wanted = ("Critical", "Unavailable", "gone", "deaths", "updates done", "cold reboot done")
     wanted += ("powered by on", "sent aux", "sent shelf on")
     return {"steps": walked, **counts, "found": [name for name in wanted if not counts[name]]}
+
+
+def time_leaks(racks: int) -> dict[str, Any]:
+    """Return how long it takes from an event to the Off, with racks of 18 trays and 9 switches."""
+
+    async def run() -> tuple[HeardSite, list[float]]:
+        with tempfile.TemporaryDirectory() as folder:
+            site = HeardSite(Path(folder), racks)
+            return site, await measure_leaks(site, LEAKS)
+
+    site, late = loop.run(run())
+    p99 = late[-(-len(late) * 99 // 100) - 1]
+    requests = sum(site.wires.asked.values())
+    figures = {"racks": racks, "leaks": len(late), "requests": requests, "p99_s": round(p99, 2)}
+    figures |= {"p50_s": round(late[len(late) // 2], 2), "most_s": round(late[-1], 2)}
+    return {**figures, "found": [f"p99 {p99}"] if p99 > REACTION_S else []}
 
 
 def jitter(rig: Rig, rng: random.Random) -> None:
@@ -203,6 +225,7 @@ def spoil_trees(folder: str, each: int) -> dict[str, Any]:
 SEARCHES: Mapping[str, Callable[..., dict[str, Any]]] = {
     "water": walk_water,
     "wires": walk_wires,
+    "leaks": time_leaks,
     "healthy": run_healthy,
     "mixed": run_mixed,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import filterfalse
 
 from provisioner.adapters.redfish.eventing.events import (
@@ -79,6 +79,8 @@ class WatchParts:
     # gets the receiver of pushed events, and what is shown beside it
     attach: Callable[[Watcher, PortWatches], None] | None = None
     optics: OpticKeeper | None = None  # None: readings of optics are not kept
+    # told of each document that a watched node's BMC sent: (node, BMC, document)
+    heard: list[Callable[[str, str, Pushed], None]] = field(default_factory=list)
 
 
 class Watcher:
@@ -119,6 +121,7 @@ class Watcher:
         self.leaks = LeakWatch(self.eyes, self.keeper, context.store, context.clock)
         self.ports = PortWatch()
         self.optics = parts.optics
+        self._heard = parts.heard
         self.leaves = LeafCounts(
             reach, context.clock, context.settings, self._counted, parts.optics
         )
@@ -244,6 +247,8 @@ class Watcher:
         turns = self._turns.get(node_id)
         if node is None or turns is None:
             return
+        for tell in self._heard:
+            tell(node_id, bmc, document)
         now = self._clock.now()
         turns.heard[bmc] = now
         document = await self._memory.drop_repeats(node_id, bmc, document)

@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,25 @@ class RackWires:
             self.refused[url] = (login, self.rack.now)
             raise LoginRefused("refused")
         return Reply(answer.status, dict(answer.headers), answer.encode())
+
+    @asynccontextmanager
+    async def open(
+        self, bmc: BmcAddress, path: str, last_id: str
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
+        """Follow the stream of a BMC, as `EventStreams` does; a document None breaks it."""
+        came: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def documents() -> AsyncIterator[tuple[str, Any]]:
+            while (document := await came.get()) is not None:
+                yield "", document
+            raise Unreachable("the stream ended", maybe_executed=False)
+
+        followed = self.rack.streams.setdefault(self.rack.hosts[bmc.url.rstrip("/")][0], [])
+        followed.append(came.put_nowait)
+        try:
+            yield documents()
+        finally:
+            followed.remove(came.put_nowait)
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
         return ""

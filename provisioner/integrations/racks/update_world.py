@@ -23,7 +23,7 @@ from provisioner.integrations.racks.update_trays import list_versions
 from provisioner.integrations.racks.water import UnitWater
 from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
 from provisioner.integrations.racks.water_file import WaterStore
-from provisioner.model.inventory import Power
+from provisioner.model.inventory import Moisture, Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, PortError, SwitchAddress, SwitchTransport
 from provisioner.quirks import Quirk
@@ -129,6 +129,7 @@ class Update:
             self.building,
             pause=self.pause,
             plan=self.plan,
+            clients=self.readers,
         )
 
     async def read_water(self, unit: PlannedUnit) -> UnitReading:
@@ -136,10 +137,11 @@ class Update:
 
         Where they are is looked for again behind each silence: another firmware may answer then.
         """
-        client = self.readers.pop(unit.name, None) or await self.client(unit.name)
+        client = self.readers.get(unit.name) or await self.client(unit.name)
         try:
             leaks = await client.read_leak_detectors()
         except PortError as error:
+            self.readers.pop(unit.name, None)
             return UnitReading(None, unread=f"{error.reason}: {error}")
         if unit.name in self.software:
             self.readers[unit.name] = client
@@ -148,6 +150,12 @@ class Update:
         except PortError:
             power = Power.UNKNOWN.value  # what is wet counts, and is forced off
         return UnitReading(unit.kind, power=power, leaks=leaks)
+
+    def know(self, before: Update) -> None:
+        """Take over what an earlier one knows of the BMCs that have the same address and login."""
+        same = {n for n, one in self.addresses.items() if before.addresses.get(n) == one}
+        self.software |= {n: one for n, one in before.software.items() if n in same}
+        self.readers |= {n: one for n, one in before.readers.items() if n in same}
 
     async def read_running(self, unit: PlannedUnit) -> dict[str, str] | None:
         """Return version by id as a unit shows it now; None: it was not read."""
@@ -173,13 +181,50 @@ async def wait_all(asked: Iterable[Awaitable[Ended]]) -> list[Ended]:
     return cast(list[Ended], ended)
 
 
+def is_wet(reading: UnitReading) -> bool:
+    """Return whether a detector of a unit shows coolant."""
+    return any(one.moisture is Moisture.WET for one in reading.leaks)
+
+
 async def keep_dry(update: Update, racked: Racked) -> Mapping[str, UnitWater]:
-    """Look at the water of a rack, store it, and force off what is wet and on."""
-    known = await racked.look(update.read_water)
-    wet = [u.name for u in racked.rack.units if known.get(u.name, UnitWater()).latched]
-    on = [u for u in wet if racked.readings.get(u) and racked.readings[u].power != "Off"]
-    if on:  # whatever runs on it: coolant first; it is stored as wet already
-        update.say(f"coolant in {', '.join(on)}: forced off")
-        for failed in await switch_wet_off(racked, known):
-            update.say(f"not off: {failed.subject}: {failed.detail}")
+    """Look at the water of a rack, store it, and force off what is wet and on.
+
+    What is seen wet waits for no other unit of the rack: one that is mute takes minutes.
+    """
+    offs: dict[str, asyncio.Task[None]] = {}
+
+    async def read(unit: PlannedUnit) -> UnitReading:
+        reading = await update.read_water(unit)
+        if is_wet(reading):
+            offs[unit.name] = asyncio.create_task(put_off(update, racked, unit.name, reading))
+        return reading
+
+    try:
+        known = await racked.look(read)
+    except BaseException:
+        for task in offs.values():
+            task.cancel()
+        raise
+    held = {name: one for name, one in known.items() if one.latched and name not in offs}
+    left = {name: racked.readings[name] for name in held if name in racked.readings}
+    offs |= {
+        name: asyncio.create_task(switch_off(update, racked, {name: known[name]}))
+        for name, reading in left.items()
+        if reading.power != "Off"
+    }
+    await wait_all(offs.values())
     return known
+
+
+async def put_off(update: Update, racked: Racked, name: str, reading: UnitReading) -> None:
+    """Store that a unit is wet, and then force it off unless it is."""
+    known = await racked.store_wet(name, reading)
+    if reading.power != "Off":
+        await switch_off(update, racked, known)
+
+
+async def switch_off(update: Update, racked: Racked, wet: Mapping[str, UnitWater]) -> None:
+    """Force off what is stored as wet, whatever runs on it: coolant first."""
+    update.say(f"coolant in {', '.join(wet)}: forced off")
+    for failed in await switch_wet_off(racked, wet):
+        update.say(f"not off: {failed.subject}: {failed.detail}")

@@ -103,6 +103,7 @@ class Racked:
     limit_s: float = 180.0
     plan: RackPlan | None = None  # all racks, for whose serial a unit states; None: this one alone
     readings: dict[str, UnitReading] = field(default_factory=dict)  # of the last look
+    clients: Mapping[str, Redfish] = field(default_factory=dict)  # that know the way to an Off
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _begun: int = 0  # whole looks
     _ended: int = 0  # the number of the last one that came to its end
@@ -112,7 +113,8 @@ class Racked:
         """Read every tray and switch once, store what is known, and return it for this rack.
 
         `read`: what reads one unit in place of `read_unit`, which reads its place as well. One that
-        cannot be read is unknown, whatever the reason, and the others count.
+        cannot be read is unknown, whatever the reason, and the others count. A look during which
+        another one of the unit was stored may raise and never clears.
         """
         slots = asyncio.Semaphore(AT_ONCE)
 
@@ -132,6 +134,7 @@ class Racked:
             self.readings[unit.name] = reading
 
         asked = [unit for unit in self.rack.units if unit.kind is not Kind.POWER_SHELF]
+        begun = dict(self.store.units)
         now = time.time()
         await asyncio.gather(*(one(unit) for unit in asked if unit.name in self.addresses))
         for unit in asked:
@@ -139,7 +142,10 @@ class Racked:
             if unit.name in self.addresses:
                 reading = self.readings[unit.name]
                 leaks = None if reading.unread else reading.leaks
-                self.store.units[unit.name] = fold_look(before, leaks, now)
+                folded = fold_look(before, leaks, now)
+                same = self.store.units.get(unit.name) is begun.get(unit.name)
+                if same or not folded.dry_looks:
+                    self.store.units[unit.name] = folded
             else:
                 why = "it could not be read: no address or login of its BMC is given"
                 self.store.units[unit.name] = forget_look(before, why)
@@ -151,6 +157,13 @@ class Racked:
             self.store.units[name] = fold_look(before, told, now)
         await self.store.keep()
         return {u.name: self.store.units.get(u.name, UnitWater()) for u in self.rack.units}
+
+    async def store_wet(self, name: str, reading: UnitReading) -> dict[str, UnitWater]:
+        """Store that one unit is wet, without the others; return what is known of it."""
+        before = self.store.units.get(name, UnitWater())
+        self.store.units[name] = fold_look(before, reading.leaks, time.time())
+        await self.store.keep()
+        return {name: self.store.units[name]}
 
     def judge(self, known: Mapping[str, UnitWater]) -> Mapping[str, tuple[WaterState, str]]:
         """Return the state of each tray and switch and why, and last what the building says."""
@@ -220,6 +233,8 @@ class Racked:
 
         address = self.addresses[unit.name]
         client = Redfish(self.transport, address, quirks.UNKNOWN, admit=admit)
+        if reset in TAKING:
+            client = self.clients.get(unit.name, client)
         wanted = Power.ON if reset not in TAKING else Power.OFF
         try:
             if (refused := await client.reset_system(reset)) is not None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from provisioner.adapters.redfish.eventing.events import Pushed
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.integrations.racks.campaign import ActKind, CampaignFile
@@ -64,6 +65,7 @@ from provisioner.ports import (
     BmcAddress,
     BmcTransport,
     Credentials,
+    EventStreams,
     Secret,
     StoreFailed,
     SwitchAddress,
@@ -85,9 +87,22 @@ _EVENTS = {  # what is told as an event of a campaign; one that waits was not be
 }
 
 
+class Streaming(Protocol):
+    """What the daemon's watch has of event streams, and who is told of what came by it."""
+
+    @property
+    def streams(self) -> EventStreams | None: ...
+    @property
+    def heard(self) -> list[Callable[[str, str, Pushed], None]]: ...
+
+
 class DutyParts(HoldParts, Protocol):
     """What is needed of the daemon's parts; its ports are behind its gate."""
 
+    @property
+    def watch(self) -> Streaming | None: ...
+    @property
+    def shared(self) -> object: ...
     @property
     def transport(self) -> BmcTransport: ...
     @property
@@ -108,6 +123,9 @@ class RackDuty:
 
     def __post_init__(self) -> None:
         self.holds = NodeHolds(self.parts)
+        self.placed: Mapping[str, tuple[Node, BmcRef]] = {}  # units that are nodes, as last read
+        self.busy: Collection[str] = ()  # units whose campaign runs: its rounds read their water
+        self.on_busy: Callable[[Collection[str]], None] = lambda _: None
         self.judged = False  # whether `RackHolds` could tell of each campaign what it needs
 
     async def run(self) -> None:
@@ -219,7 +237,12 @@ class RackDuty:
                 if not begun.jobs:
                     await self._end_idle(update, campaign, told)
                     return
-                outcome, hands = await carry_out(update, journal, begun)
+                self.busy = frozenset(update.addresses)
+                self.on_busy(self.busy)
+                try:
+                    outcome, hands = await carry_out(update, journal, begun)
+                finally:
+                    self.busy = ()
             proved = outcome.finished and not begun.held
             uncertain = await self._certify(update, campaign) if proved else ()
             await told.end(outcome, hands.why, uncertain)
@@ -256,7 +279,7 @@ class RackDuty:
 
     async def open_world(self, folder: Path, plan: RackPlan) -> Update:
         """Return racks as they are without a campaign; a unit without a login has no address."""
-        nodes = await self.holds.find_nodes(plan)
+        nodes = self.placed = await self.holds.find_nodes(plan)
         addresses = await self._find_addresses(plan, nodes, self.environ.get(USER, ""))
         asked = CampaignFile(targets={Kind.COMPUTE_TRAY: {}})
         return self._build(folder, folder, plan, asked, addresses)

@@ -2,23 +2,34 @@
 
 Each turn reads every detector of each rack, stores what is wet, and then forces it off. A unit of
 which the daemon has no login is unknown, which gets no power, and is told by a notice. An event of
-a BMC is no more than a reason to look sooner, and is not heard here yet.
+a BMC is no more than a reason to look at its unit at once; what it shows wet is stored and forced
+off while the turn goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from provisioner.adapters.redfish.eventing.events import Pushed
 from provisioner.integrations.racks.duty.rack_duty import USER, RackDuty, touch_no_node
+from provisioner.integrations.racks.duty.rack_events import RackEvents
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, RackPlan, read_plan
-from provisioner.integrations.racks.update_world import Update, keep_dry, wait_all
-from provisioner.integrations.racks.water_file import wait_for_water
+from provisioner.integrations.racks.update_world import (
+    Update,
+    is_wet,
+    keep_dry,
+    put_off,
+    wait_all,
+)
+from provisioner.integrations.racks.water_file import WaterStore, wait_for_water
 from provisioner.model.input_error import InputError
+from provisioner.model.node import State
 from provisioner.runtime import permit
 
 log = logging.getLogger(__name__)
@@ -26,6 +37,8 @@ POLL_S = 60.0  # as NVIDIA's infra-controller polls (docs/operations, leak handl
 SUBJECT = "rack water"  # of the daemon's notices
 NOTICES_MAX = 16  # racks that are named
 NAMED_MAX = 4  # units of each
+LOOK_S = 30.0  # at one unit, because of an event; else the poll sees it
+LOOKS_AT_ONCE = 64  # of a whole site, beside the poll
 RACKS_AT_ONCE = 8  # of 27 BMCs each: no more requests than a watch of as many hosts
 
 
@@ -36,13 +49,34 @@ class RackWater:
     duty: RackDuty
     poll_s: float = POLL_S
 
+    def __post_init__(self) -> None:
+        parts = self.duty.parts
+        streams = None if parts.watch is None else parts.watch.streams
+        self.events = RackEvents(parts.transport, streams, parts.clock, self.look_at)
+        self._update: Update | None = None  # of the last turn
+        self._units: Mapping[tuple[str, str], str] = {}  # by the node's name and its BMC's
+        self._opening = asyncio.Lock()
+        self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)  # for a reading alone, and not for an Off
+        self._holders = 0
+        self._held = contextlib.AsyncExitStack()
+        self._store: WaterStore | None = None
+
     async def run(self) -> None:
         """Look for ever."""
-        while True:
-            begun = self.duty.parts.clock.now()
-            await self.tick()
-            spent = self.duty.parts.clock.now() - begun
-            await self.duty.parts.clock.sleep(max(1.0, self.poll_s - spent))
+        parts = self.duty.parts
+        if parts.watch is not None:
+            parts.watch.heard.append(self._hear)
+        self.duty.on_busy = self.events.rest
+        try:
+            while True:
+                begun = parts.clock.now()
+                await self.tick()
+                spent = parts.clock.now() - begun
+                await parts.clock.sleep(max(1.0, self.poll_s - spent))
+        finally:
+            if parts.watch is not None:
+                parts.watch.heard.remove(self._hear)
+            await self.events.close()
 
     async def tick(self) -> None:
         """Look at every rack once."""
@@ -50,6 +84,10 @@ class RackWater:
         try:
             plan = await asyncio.to_thread(read_plan, folder / "racks.yaml")
             update = await self.duty.open_world(folder, plan)
+            if self._update is not None:
+                update.know(self._update)
+            self._update = update
+            self._follow(update)
             with permit.name_act(touch_no_node):
                 await self._look(update, plan.racks)
             told = [_describe(rack, missing) for rack, missing in _find_missing(plan, update)]
@@ -63,13 +101,71 @@ class RackWater:
 
     async def _look(self, update: Update, racks: Sequence[PlannedRack]) -> None:
         slots = asyncio.Semaphore(RACKS_AT_ONCE)
-        async with wait_for_water(update.water, update.pause) as store:
+        async with self._hold(update) as store:
 
             async def one(rack: PlannedRack) -> None:
                 async with slots:
                     await keep_dry(update, update.open_rack(rack, store))
 
             await wait_all(one(rack) for rack in racks)
+
+    @contextlib.asynccontextmanager
+    async def _hold(self, update: Update) -> AsyncIterator[WaterStore]:
+        """Hold the file together with whoever of this loop has it: an event waits for no turn."""
+        async with self._opening:
+            if self._store is None:
+                held = wait_for_water(update.water, update.pause)
+                self._store = await self._held.enter_async_context(held)
+            store = self._store
+            self._holders += 1
+        try:
+            yield store
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._store = None
+                await self._held.aclose()
+
+    async def look_at(self, name: str) -> None:
+        """Look at one unit now. What is wet is stored and forced off; dryness is the poll's."""
+        update = self._update
+        racks = () if update is None else update.plan.racks
+        rack = next((r for r in racks if any(u.name == name for u in r.units)), None)
+        if update is None or rack is None or name not in update.addresses:
+            return
+        with permit.name_act(touch_no_node):
+            unit = next(one for one in rack.units if one.name == name)
+            async with self._slots, asyncio.timeout(LOOK_S):
+                reading = await update.read_water(unit)
+            if not is_wet(reading):
+                return
+            async with self._hold(update) as store:
+                await put_off(update, update.open_rack(rack, store), name, reading)
+
+    def _hear(self, node: str, bmc: str, document: Pushed) -> None:
+        if (name := self._units.get((node, bmc))) is not None:
+            self.events.hear(name, document)
+
+    def _follow(self, update: Update) -> None:
+        """Follow the BMCs of all trays and switches, but those whose events come otherwise.
+
+        The watch of this daemon follows those of released hosts, and tells `_hear`; among several
+        daemons it is another one's. While a campaign has a unit its rounds read it, and a stream
+        would be one connection too many.
+        """
+        placed = self.duty.placed
+        self._units = {(node.id, ref.name): name for name, (node, ref) in placed.items()}
+        watched = {name for name, (node, _) in placed.items() if node.state is State.RELEASED}
+        if self.duty.parts.shared is not None:
+            watched = set()
+        shelves = {
+            unit.name
+            for rack in update.plan.racks
+            for unit in rack.units
+            if unit.kind is Kind.POWER_SHELF
+        }
+        others = watched | shelves | set(self.duty.busy)
+        self.events.follow({n: a for n, a in update.addresses.items() if n not in others})
 
 
 def _find_missing(plan: RackPlan, update: Update) -> Iterator[tuple[str, Sequence[str]]]:

@@ -100,6 +100,12 @@ class Rack:
     fed: bool = True
     dark_since: float | None = None  # when the last shelf went off
     watch: Callable[[Event], None] = lambda _: None
+    streams: dict[str, list[Callable[[Any], None]]] = field(default_factory=dict)  # by unit
+
+    def send(self, unit: str, document: Any) -> None:
+        """Send a document to everybody who follows the stream of a unit's BMC."""
+        for listen in self.streams.get(unit, ()):
+            listen(document)
 
     def note(self, unit: str, what: str, detail: str = "") -> None:
         event = Event(self.now, unit, what, detail)
@@ -144,6 +150,20 @@ class Rack:
             assert isinstance(unit, Speaker)
             return unit.handle_nvos(method, path, body, login)
         return unit.handle(method, path, body)
+
+
+def add_events(tree: Tree) -> None:
+    """Add an event service with a stream, as bmcweb has it."""
+    tree[ROOT]["EventService"] = ref("EventService")
+    stream = {"ServiceEnabled": True, "ServerSentEventUri": f"{ROOT}/EventService/SSE"}
+    tree[f"{ROOT}/EventService"] = {"Id": "EventService", **stream}
+
+
+def tell_leak(path: str, state: str) -> Any:
+    """Return the event of a leak as it is in the field: a change of state, of severity OK."""
+    said = f"The state of resource `{path.rpartition('/')[2]}` has changed to {state}"
+    event = {"MessageId": "ResourceEvent.1.2.ResourceStateChanged", "Severity": "OK"}
+    return {"Events": [{**event, "Message": said, "OriginOfCondition": {"@odata.id": path}}]}
 
 
 EXPAND = {"ExpandQuery": {"ExpandAll": True, "Levels": True, "NoLinks": True, "MaxLevels": 2}}

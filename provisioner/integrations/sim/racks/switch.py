@@ -17,6 +17,7 @@ from provisioner.integrations.sim.racks.rack import (
     Silence,
     Tasks,
     Tree,
+    add_events,
     list_members,
     ref,
 )
@@ -205,6 +206,7 @@ class Switch:
                 "Updateable": True,
             }
         self.tasks.add_to(tree, self.rack.now)
+        add_events(tree)
         return tree
 
     # --- NVOS

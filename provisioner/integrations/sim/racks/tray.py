@@ -15,6 +15,7 @@ from provisioner.integrations.sim.racks.rack import (
     Silence,
     Tasks,
     Tree,
+    add_events,
     list_members,
     ref,
 )
@@ -255,6 +256,7 @@ class Tray:
             tree[f"{ROOT}/Managers/{name}"] = {"Id": name, "Actions": {"#Manager.Reset": reset}}
         self._add_firmware(tree, hmc=hmc)
         self.tasks.add_to(tree, self.rack.now)
+        add_events(tree)
         return tree
 
     def _add_systems(self, tree: Tree, *, hmc: bool) -> None:

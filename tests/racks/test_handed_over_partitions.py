@@ -584,7 +584,8 @@ def test_the_manager_is_asked_for_only_where_a_setting_names_it() -> None:
 
     manager = "https://netq.example"
     folder = {"racks_folder": "/srv/racks"}
-    assert asyncio.run(opened({}, **folder)) == 0
+    assert asyncio.run(opened({})) == 0
+    assert asyncio.run(opened({}, **folder)) == 1  # it holds what may be in a partition
     assert asyncio.run(opened({VARIABLE: "x"}, **folder, racks_nvlink_manager=manager)) == 1
     with pytest.raises(InputError, match="no password is given"):
         asyncio.run(opened({}, **folder, racks_nvlink_manager=manager))

@@ -24,6 +24,7 @@ from test_handed_over_partitions import (
     until,
     write_plan,
 )
+from typer.testing import CliRunner
 
 from provisioner.adapters.bounded_http import _guarded
 from provisioner.adapters.switch_https import UNACKED_S, SwitchHttps
@@ -33,11 +34,16 @@ from provisioner.execution.tenancy.memberships import Memberships
 from provisioner.integrations.racks.partitions.handed_over import LATE_S, TrayPartitions
 from provisioner.integrations.racks.partitions.nmx_client import NmxClient
 from provisioner.integrations.racks.partitions.tenant_partitions import PartitionAct, Verb
-from provisioner.model.node import Placement, State
+from provisioner.integrations.racks.rack_commands import app
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.outcome import Blocker
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
 from provisioner.runtime import permit
+from provisioner.runtime.integrations import open_memberships
+from provisioner.settings import Settings
+from provisioner.store.sql_store import open_store
 
 
 async def journey(world: World) -> dict[str, Any]:
@@ -118,6 +124,34 @@ def test_a_membership_that_the_row_does_not_name_is_not_begun() -> None:
     assert told == [
         "nvlink_partition concerns it since its release began, and its row does not say so yet"
     ]
+
+
+def test_a_person_vouches_for_one_stay_of_a_tray_where_the_manager_is_gone_for_good(
+    tmp_path: Path,
+) -> None:
+    write_plan(tmp_path)
+    settings = Settings.model_validate({"racks_folder": str(tmp_path)})
+    owed = {"beside": ("nvlink_partition",), "fenced_at": 100.0}
+    node = make_node("t0", "acme", State.DRAINING).model_copy(update=owed)
+
+    async def expel(one: Node) -> list[Blocker]:
+        async with open_memberships(settings, {}) as systems:
+            return list(await Memberships(systems, open_store(":memory:")).expel(one))
+
+    (held,) = asyncio.run(expel(node))
+    assert "`racks_nvlink_manager` is not set" in held.detail
+    command = held.unblock.partition("`provisioner rack ")[2].partition("`")[0]
+    words = [*command.replace("YOU", "amy").replace("REASON", "gone").split(), "--yes"]
+    assert asyncio.run(expel(node.model_copy(update={"id": "n-t1"})))
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert asyncio.run(expel(node)) == []
+    later = node.model_copy(update={"fenced_at": 200.0})  # handed over once more
+    assert asyncio.run(expel(later))
+    assert asyncio.run(expel(node.model_copy(update={"beside": ()}))) == []
+    word = next((tmp_path / "campaigns").glob("nvlink-partition.*"))
+    word.write_text("{")
+    assert asyncio.run(expel(node))  # a word that cannot be read is none
 
 
 # --- a request of a daemon that has the turn no more

@@ -33,6 +33,7 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
     build_blocker,
 )
 from provisioner.integrations.racks.partitions.tray_plan import Tray, is_settled, plan_tray
+from provisioner.integrations.racks.partitions.unset_partitions import UnsetPartitions
 from provisioner.integrations.racks.plan import RackPlan, Stamp, read_plan, read_stamp
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
@@ -266,9 +267,12 @@ def _row(subject: str, verdict: RowVerdict, seen: str) -> GateRow:
 async def open_memberships(
     settings: Settings, environ: Mapping[str, str], ca_file: Path | None
 ) -> AsyncIterator[Sequence[Membership]]:
-    """Yield the trays' partitions; none where no manager is set. Raises InputError."""
+    """Yield the trays' partitions; where no manager is set, what holds those that may be in one.
+
+    Raises InputError.
+    """
     if not settings.racks_nvlink_manager:
-        yield ()
+        yield (UnsetPartitions(Path(settings.racks_folder)),)
         return
     secret = environ.get(VARIABLE, "")
     if not secret:

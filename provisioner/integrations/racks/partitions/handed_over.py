@@ -222,13 +222,16 @@ class TrayPartitions:
     ) -> Mapping[str, Drift]:
         """Return by node where one look at the manager's lists shows otherwise than its row."""
         plan = await self._read_plan()
-        placed = {unit: node for unit, (node, _) in place_nodes(plan, nodes).items()}
+        # beside the event loop: a large site has some 100,000 addresses
+        found = await asyncio.to_thread(place_nodes, plan, nodes)
+        placed = {unit: node for unit, (node, _) in found.items()}
         owed = {
             node.id
             for node in placed.values()
             if is_settled(node) and (self.check in node.beside or await admitted(node))
         }
-        return find_drift(plan, placed, owed, *await self._client.look())
+        lists = await self._client.look()
+        return await asyncio.to_thread(find_drift, plan, placed, owed, *lists)
 
     async def _read_plan(self) -> RackPlan:
         stamp = await asyncio.to_thread(read_stamp, self._file)

@@ -27,8 +27,6 @@ import slow_tests
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from provisioner.runtime.event_loop import YOUNG_MAX
-
 # no deadline and no "too slow": they would judge the machine, not the code
 settings.register_profile(
     "repeatable",
@@ -136,7 +134,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     went into looking through the same half a gigabyte again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])  # as the daemon's: a tenth of CPU time
+    gc.set_threshold(10_000, *gc.get_threshold()[1:])  # a tenth of CPU time
     gc.enable()
 
 

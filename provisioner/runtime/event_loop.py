@@ -24,14 +24,15 @@ SWITCH_S = 0.0005
 SETTLED_S = 60.0  # after a start, the fleet's rows are read and the first rounds are under way
 DAY_S = 86400.0
 # New objects that bring a collection of the young ones. Every request of this program leaves some
-# hundred in cycles (TLS, futures, exceptions); at CPython's 700 the collections of a look at a node
-# took a fourteenth of its CPU time (perf), at this number a few megabytes wait for the next one.
-YOUNG_MAX = 10_000
-# Collections of the young ones that bring one of those that survived: at CPython's 10 it walks
-# 100,000 objects, which held the loop for up to 127 ms where the machine was busy.
+# hundred in cycles (TLS, futures, exceptions), whose end is dear: at 10,000 a collection held the
+# loop for 90 ms while a fleet was read first, at CPython's 700 the collections of a look at a node
+# took a fourteenth of its CPU time (perf).
+YOUNG_MAX = 3_000
+# Collections of the young ones that bring one of those that survived them: at CPython's 10, with
+# 10,000 young ones, it held the loop for up to 127 ms.
 YOUNG_TURNS = 3
-# Old objects that a full collection may walk, beside some 40,000 younger ones: a millisecond for
-# each thousand on a busy machine. Beyond, they are exempted unwalked.
+# Old objects that a full collection may walk: a millisecond for each thousand on a busy machine.
+# Beyond, they are exempted unwalked.
 GROWN_MIN = 40_000
 # Answers that are worked on in one turn of the loop, each for one to five milliseconds.
 TURNS_MAX = 8

@@ -254,7 +254,7 @@ async def drive(
                 **_add_parts(more or {}, data, streams),
             )
         )
-        expected = read_expected(files.expected)
+        expected = await asyncio.to_thread(read_expected, files.expected)
         secrets = read_secrets(expected, {})
 
         async def read_progress(doing: str) -> Sequence[Node]:

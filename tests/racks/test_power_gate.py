@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,12 @@ from typer.testing import CliRunner
 from provisioner.adapters.redfish.recorded import RecordedTransport
 from provisioner.integrations.racks import rack_commands, water_commands
 from provisioner.integrations.racks.identity import read_switch_place
-from provisioner.integrations.racks.membership import UnitReading, find_misplaced, judge_rack
+from provisioner.integrations.racks.membership import (
+    UnitReading,
+    find_misplaced,
+    find_unplaced,
+    judge_rack,
+)
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.water import UnitWater, WaterState, fold_look
@@ -51,6 +57,9 @@ PLAN = RackPlan.model_validate(
     }
 )
 RACK = PLAN.racks[0]
+
+
+Readings = dict[str, UnitReading]
 
 
 def read(tree: Tree) -> UnitReading:
@@ -89,6 +98,58 @@ def test_any_two_units_that_were_swapped_are_found_and_the_trays_get_no_power() 
                 assert misplaced(swapped, one)
                 assert misplaced(swapped, other)
                 assert [n for n in swapped if misplaced(swapped, n)] == [one, other]
+
+
+def read_off(names: Sequence[str] = ("t0", "t1", "t2", "t3", "t4", "t5")) -> Readings:
+    """Return the rack with switches that are off: their BMCs state a serial, and nothing else."""
+    read = read_rack()
+    off = {f"s{n}": replace(read[f"s{n}"], places=()) for n in range(4)}
+    return {**{name: read[name] for name in names}, **off}
+
+
+def unplaced(readings: Readings, name: str, serials: Mapping[str, str]) -> str:
+    units = [u.model_copy(update={"serial": serials.get(u.name, "")}) for u in RACK.units]
+    rack = RACK.model_copy(update={"units": tuple(units)})
+    plan = RackPlan(racks=(rack, *PLAN.racks[1:]))
+    unit = next(u for u in rack.units if u.name == name)
+    found = find_misplaced(plan, "r01", readings, unit)
+    found += find_unplaced(plan, "r01", readings, unit)
+    return " | ".join(b.detail for b in found)
+
+
+SERIALS = {f"s{n}": f"MT{n}" for n in range(4)}
+
+
+def test_any_two_switches_that_are_off_and_were_swapped_get_no_power() -> None:
+    sound = read_off()
+    assert [name for name in sound if unplaced(sound, name, SERIALS)] == []
+    for one, other in combinations(SERIALS, 2):
+        swapped = {**sound, one: sound[other], other: sound[one]}
+        assert [n for n in swapped if unplaced(swapped, n, SERIALS)] == [one, other]
+        doubled = {**sound, other: sound[one]}
+        assert [n for n in doubled if unplaced(doubled, n, SERIALS)] == [one, other]
+
+
+def test_a_switch_that_is_off_and_has_no_planned_serial_gets_no_power_and_is_told_why() -> None:
+    sound = read_off()
+    said = {name: unplaced(sound, name, {}) for name in sound}
+    assert {name for name, one in said.items() if one} == set(SERIALS)
+    assert "the plan has no serial of it" in said["s0"]
+    assert unplaced(read_rack(), "s0", {}) == ""  # its NVOS states the place
+
+
+def test_a_switch_that_is_off_gets_no_power_in_a_rack_that_was_recabled() -> None:
+    """Its trays tell; where none does, nobody knows which rack this is."""
+    recabled = {**read_off(), "t3": read(tray(14, 3, "1820002"))}
+    assert "1820002 (r02's)" in unplaced(recabled, "s1", SERIALS)
+    assert "no tray of its rack states one" in unplaced(read_off(()), "s1", SERIALS)
+
+
+def test_one_serial_stands_in_a_plan_once() -> None:
+    units = [{**each, "serial": "MT1"} for each in SWITCHES[:2]]
+    rack = {"name": "r01", "chassis_serial": "1", "domain": "d1", "units": units}
+    with pytest.raises(ValueError, match="serial"):
+        RackPlan.model_validate({"racks": [rack]})
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ class WiresWalk:
     def __init__(self, folder: Path, seed: int) -> None:
         self._rng = random.Random(seed)
         self.rig = _Hasty(folder, targets=TARGETS, trays=len(TRAYS), switches=1, shelves=1)
+        next(one for one in self.rig.units if one["name"] == "s0")["serial"] = "MTs0"
         self.rig.rack.watch = self._see
         self._named = {name: tuple(self._unit(name).detectors) for name in PLACED}
         self._ill_since: dict[str, float] = {}  # units of which not every detector says OK

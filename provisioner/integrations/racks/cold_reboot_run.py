@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.parsing import link, text
@@ -11,10 +11,14 @@ from provisioner.adapters.redfish.service import action_of, target_of
 from provisioner.integrations.racks.campaign import Act, ActKind
 from provisioner.integrations.racks.cold_reboot import RackView, decide_reboot
 from provisioner.integrations.racks.flash_reading import find_flash
-from provisioner.integrations.racks.identity import Kind
-from provisioner.integrations.racks.membership import UnitReading, find_misplaced
+from provisioner.integrations.racks.identity import Kind, Place
+from provisioner.integrations.racks.membership import (
+    UnitReading,
+    find_misplaced,
+    find_unplaced,
+)
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
-from provisioner.integrations.racks.reading import read_unit
+from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_guard import judge_drain
 from provisioner.integrations.racks.update_log import BEGAN, NOTED, TOLD, VOID, Line, UpdateLog
 from provisioner.integrations.racks.update_steps import Do, Next, fail, wait
@@ -126,7 +130,7 @@ class ColdReboot:
             refused=refused,
             running={} if begun else await self._find_running(placed),
             powered=self._find_powered(known, power, begun=begun),
-            strange=self._find_strange({**readings, **told}),
+            strange=await self._find_strange({**readings, **told}, begun=begun),
             building=self._ask_building(known),
         )
 
@@ -149,13 +153,28 @@ class ColdReboot:
                 found[unit.name] = f"its power is {power.get(unit.name, 'unread')}"
         return found
 
-    def _find_strange(self, readings: Mapping[str, UnitReading]) -> Mapping[str, str]:
-        """Return the units that answered and are not what the plan has there, with the reason."""
+    async def _find_strange(
+        self, readings: Mapping[str, UnitReading], *, begun: bool
+    ) -> Mapping[str, str]:
+        """Return the units that answered and are not what the plan has there, with the reason.
+
+        Before the first shelf is cut also the switches of which nothing tells where they sit.
+        """
         found: dict[str, str] = {}
         answered = {name: one for name, one in readings.items() if not one.unread}
+        for unit in () if begun else self._units(Kind.NVLINK_SWITCH):
+            nvos = self.update.nvos.get(unit.name)
+            if nvos is not None and unit.name in answered:
+                told = await read_switch_location(self.update.switches, nvos)
+                if isinstance(told, Place):
+                    one = answered[unit.name]
+                    answered[unit.name] = replace(one, places=(*one.places, told))
+        plan = self.update.plan
+        name = self.rack.name
         for unit in (u for u in self.rack.units if u.name in answered):
-            for one in find_misplaced(self.update.plan, self.rack.name, answered, unit):
-                found.setdefault(unit.name, one.detail)
+            held = find_misplaced(plan, name, answered, unit)
+            for no in held or (() if begun else find_unplaced(plan, name, answered, unit)):
+                found.setdefault(unit.name, no.detail)
         return found
 
     def _ask_building(self, known: Mapping[str, UnitWater]) -> str:

@@ -95,7 +95,7 @@ def find_misplaced(
     """Return why a unit that has no power yet is not proved to be the planned one; empty: it is.
 
     A tray that is off may have silent GPUs: its cartridges suffice, and at least one witness has to
-    speak. A switch that is off states no place at all; its kind and its serial are all there is.
+    speak. A switch that is off states no place at all; see `find_unplaced`.
     """
     rack = plan.find(name)
     reading = readings.get(unit.name)
@@ -112,6 +112,31 @@ def find_misplaced(
     units = tuple(_judge_unit(rack, u, readings.get(u.name), owners) for u in rack.units)
     found += [one for names, one in _judge_together(rack, units) if unit.name in names]
     return tuple(found)
+
+
+def find_unplaced(
+    plan: RackPlan, name: str, readings: Mapping[str, UnitReading], unit: PlannedUnit
+) -> tuple[Blocker, ...]:
+    """Return why a switch that states no place gets no power: no serial is planned, or its rack is
+    not the planned one by its trays, or none of them tells.
+    """
+    reading = readings.get(unit.name)
+    if unit.kind is not Kind.NVLINK_SWITCH or (reading and _collect(reading.places, "slot")):
+        return ()
+    if not unit.serial:  # one that is planned was compared
+        detail = "a switch that is off states no place, and the plan has no serial of it"
+        remedy = "Give its `serial` in the plan, as its label has it; or let its NVOS answer."
+        return (_hold(Reason.CANNOT_TELL, unit, detail, remedy),)
+    rack = plan.find(name)
+    owners = {each.chassis_serial: each.name for each in plan.racks}
+    trays = [u for u in rack.units if u.kind is Kind.COMPUTE_TRAY]
+    read = [(u, readings[u.name]) for u in trays if u.name in readings]
+    told = [(u, one) for u, one in read if _collect(one.places, "slot")]  # its GPUs may be off
+    wrong = [f for u, one in told for f in _find_contradictions(rack, u, one, owners)]
+    if trays and not told:
+        detail = "it states no place, and no tray of its rack states one"
+        wrong = [_hold(Reason.CANNOT_TELL, unit, detail, "Make a tray's BMC answer.")]
+    return tuple(wrong[:4])
 
 
 def _judge_unit(

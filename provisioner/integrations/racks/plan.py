@@ -129,6 +129,7 @@ class RackPlan(Record):
         _refuse_twice("chassis_serial", [rack.chassis_serial for rack in self.racks])
         units = [unit for rack in self.racks for unit in rack.units]
         _refuse_twice("name", [unit.name for unit in units])  # water and campaigns know them by it
+        _refuse_twice("serial", [f"{u.kind} {u.serial}" for u in units if u.serial])
         addresses = [each for unit in units for each in (unit.bmc, unit.nvos) if each]
         _refuse_twice("bmc", [each.lower().rstrip("/") for each in addresses])
         return self

@@ -29,7 +29,7 @@ from provisioner.cli.options.tables import Table, open_console, strip_controls
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import build_graph, derive_impact
-from provisioner.integrations.racks.membership import UnitReading, find_misplaced
+from provisioner.integrations.racks.membership import UnitReading, find_misplaced, find_unplaced
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan, read_plan
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.water import (
@@ -215,6 +215,7 @@ class Racked:
         return (
             *find_power_refusals(self.rack, unit, reset, known, self._ask_building()),
             *find_misplaced(plan, self.rack.name, self.readings, unit),
+            *find_unplaced(plan, self.rack.name, self.readings, unit),
         )
 
     def _ask_building(self) -> WaterState | None:

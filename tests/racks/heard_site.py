@@ -134,7 +134,13 @@ class HeardSite:
 async def measure_leaks(site: HeardSite, count: int) -> list[float]:
     """Let trays leak one after the other beside the poll; return seconds from event to Off."""
     watching = asyncio.create_task(site.watch.run())
-    await asyncio.sleep(220.0)  # every BMC was read, and is followed
+    await asyncio.sleep(70.0)
+    kept = site.folder / "water.json"
+    for _ in range(200):  # the first turn looks for the detectors of every BMC
+        if len(read_record(kept, WaterFile).units) == len(site.rack.units):
+            break
+        await asyncio.sleep(5.0)
+    await asyncio.sleep(30.0)
     names = [name for name, one in site.rack.units.items() if isinstance(one, Tray)]
     for name in site.rng.sample(names, min(count, len(names))):
         await asyncio.sleep(site.rng.uniform(0.0, 0.4))

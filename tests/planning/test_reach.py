@@ -34,6 +34,17 @@ def test_a_peer_that_reaches_the_silent_devices_is_named_with_the_counts():
     assert told.startswith("4 of 12 devices that it asked answered; of 8 silent ones 8 answer b")
 
 
+@pytest.mark.parametrize("asked", [1, 2])
+def test_one_or_two_devices_are_enough_where_nothing_else_was_asked_and_a_peer_reaches_all(asked):
+    ours = OURS.model_copy(update={"tried": asked, "silent": asked, "sample": SILENT[:asked]})
+    told = find_difference(ours, [IDLE], NOW)
+    assert told.startswith(f"0 of {asked} devices that it asked answered; of {asked} silent ones")
+    gone = IDLE.model_copy(update={"probed": dict.fromkeys(SILENT[1:], True)})
+    assert find_difference(ours, [gone], NOW) == ""  # one of them was not tried
+    off = IDLE.model_copy(update={"probed": dict.fromkeys(SILENT, False)})
+    assert find_difference(ours, [off], NOW) == ""
+
+
 NO_DIFFERENCE = {
     "nobody else is there": (OURS, []),
     "they are silent for the peer too": (
@@ -197,7 +208,7 @@ def test_no_reach_makes_daemons_hand_work_to_and_fro_and_one_always_drives():
             else set(range(devices))
             for _ in range(members)
         ]
-        site = Site(ways, devices, [chance.choice((0, 3, 20)) for _ in range(members)])
+        site = Site(ways, devices, [chance.choice((0, 1, 2, 3, 20)) for _ in range(members)])
         for _ in range(60):  # five minutes
             site.now += LOOK_S
             for i in chance.sample(range(members), members):

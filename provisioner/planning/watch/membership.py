@@ -179,7 +179,9 @@ def _digest(text: str) -> str:
 # one with the most never gives up, and two never hand to each other. One that gave up returns
 # after a minute without a difference.
 
-COMPARED_MIN = 3  # silent devices that a peer has tried: one or two are two faults of two devices
+# silent devices that a peer has tried: one or two among others are faults of their own; but if a
+# daemon hears nothing of all that it asked, these are enough
+COMPARED_MIN = 3
 SAMPLE_MAX = 16  # of silent devices, that peers try
 MARGIN = 0.3  # of all devices that a daemon asks, more that a peer reaches
 MARGIN_BACK = 0.1  # the same, for a daemon that gave its work away and wants it again
@@ -278,7 +280,8 @@ def find_difference(ours: Standing, peers: Sequence[Standing], now: float) -> st
     margin = MARGIN if ours.fit else MARGIN_BACK
     for peer in _list_fit(peers, now):
         compared = [a for a in ours.sample if a in peer.probed]
-        if len(compared) < COMPARED_MIN or not ours.tried:
+        mute = 0 < ours.tried == ours.silent == len(compared)
+        if not mute and (len(compared) < COMPARED_MIN or not ours.tried):
             continue
         reached = sum(peer.probed[a] for a in compared)
         gain = ours.silent / ours.tried * reached / len(compared)

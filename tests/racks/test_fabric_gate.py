@@ -39,7 +39,11 @@ def printed(*gpus: GpuFabric) -> str:
     """Return what `nvidia-smi -q` prints of the fabric, with blocks before and behind it."""
     lines = ["==============NVSMI LOG==============", "Attached GPUs : 4"]
     for n, one in enumerate(gpus):
-        lines += [f"GPU 0000000{n}:01:00.0", "    Product Name : NVIDIA GB200", "    Fabric"]
+        lines += [f"GPU 0000000{n}:01:00.0", "    Product Name : NVIDIA GB200"]
+        lines += [
+            f"    Serial Number                         : {one.serial or 'N/A'}",
+            "    Fabric",
+        ]
         lines += [f"        State                             : {one.state}"]
         lines += [f"        Status                            : {one.status}"]
         lines += [f"        CliqueId                          : {one.clique}"]

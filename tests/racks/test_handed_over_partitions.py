@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any
 
 import pytest
 from branches import branch, certified_host, restart
+from proved_domain import keep, prove, see, serials
 from rig import World
 
 from provisioner.control.fabric.fabric_standing import Fabrics
-from provisioner.integrations.racks.fabric.fabric_proof import FabricProof, keep_proof
 from provisioner.integrations.racks.partitions.handed_over import (
     TrayPartitions,
 )
@@ -58,8 +57,7 @@ def write_plan(folder: Path, urls: Mapping[str, str] = {}) -> Path:
         url = urls.get(tray, url_of(tray))
         lines.append(f'      - {{name: {tray}, kind: compute-tray, {place}, bmc: "{url}"}}\n')
     (folder / "racks.yaml").write_text("".join(lines))
-    proof = FabricProof(domain="d01", trays=dict.fromkeys(SLOTS, 4), judged_at=time.time())
-    keep_proof(folder, "d01", proof)
+    keep(folder, {tray: serials(tray) for tray in SLOTS})
     return folder / "racks.yaml"
 
 
@@ -145,13 +143,16 @@ class Rig:
         """Return what refused it."""
         self.nodes = [*(n for n in self.nodes if n.id != node.id), node]
         asked = getattr(make_partitions(self.plan, self.wire), verb)
-        blockers = asyncio.run(asked(node, self.nodes, self.seen))
+        blockers = asyncio.run(asked(node, self.nodes, self.find_seen(node)))
         return [f"{b.subject}: {b.detail}" for b in blockers]
 
     def judge(self, node: Node) -> list[tuple[str, str]]:
         asked = make_partitions(self.plan, self.wire).judge
-        rows = asyncio.run(asked(node, self.nodes, self.seen))
+        rows = asyncio.run(asked(node, self.nodes, self.find_seen(node)))
         return [(str(row.verdict), row.seen) for row in rows]
+
+    def find_seen(self, node: Node) -> Inventory | None:
+        return self.seen or (see(node.id[2:]) if node.id[2:] in SLOTS else None)
 
 
 def test_a_tray_comes_into_its_tenants_partition_and_out_of_every_one(tmp_path: Path) -> None:
@@ -479,9 +480,9 @@ class Death:
 async def journey(world: World) -> dict[str, Any]:
     manager = make_manager()
     node = await host(world)
-    folder = world.files.overlay.parent
     bmc = next(ref.url for ref in node.bmcs if ref.kind == "host")
-    plan = write_plan(folder, {"t0": bmc})
+    plan = write_plan(world.files.overlay.parent, {"t0": bmc})
+    await prove(world, node, plan.parent, SLOTS)
     wire = Death(manager, [("PUT", True), ("POST", False), ("POST", True), ("DELETE", True)])
     client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
     beside = TrayPartitions(plan, client, world.clock.sleep)

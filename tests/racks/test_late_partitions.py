@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from proved_domain import see
 from test_handed_over_partitions import Rig, Wire, make_manager, make_node, owners, write_plan
 
 from provisioner.integrations.racks.partitions.handed_over import TrayPartitions
@@ -33,7 +34,9 @@ class Lasting:
 
     def do(self, verb: str, node: Node) -> list[str]:
         asked = getattr(self.partitions, verb)
-        return [f"{b.subject}: {b.detail}" for b in asyncio.run(asked(node, [node], None))]
+        return [
+            f"{b.subject}: {b.detail}" for b in asyncio.run(asked(node, [node], see(node.id[2:])))
+        ]
 
 
 def test_a_partition_that_is_listed_an_hour_late_is_waited_for_and_not_made_twice(

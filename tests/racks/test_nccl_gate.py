@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from proved_domain import see, serials
 from test_fabric_gate import printed, tray
 from test_handed_over_partitions import Rig, make_node
 from typer.testing import CliRunner
@@ -21,6 +23,7 @@ from provisioner.integrations.racks import rack_commands
 from provisioner.integrations.racks.fabric.fabric_proof import find_lack
 from provisioner.integrations.racks.fabric.nccl_gate import judge_nccl, read_nccl
 from provisioner.integrations.racks.plan import read_plan
+from provisioner.model.inventory import Inventory
 from provisioner.model.node import State
 
 GPUS = 4
@@ -116,7 +119,8 @@ def write(folder: Path, *, way: str = "") -> Path:
     head = "racks:\n  - name: r01\n    chassis_serial: C1\n    domain: d01\n    units:\n"
     (folder / "racks.yaml").write_text(head + "".join(units))
     for n, name in enumerate(TRAYS):
-        (folder / f"{name}.txt").write_text(printed(*tray(name)))
+        gpus = [replace(gpu, serial=s) for gpu, s in zip(tray(name), serials(name), strict=True)]
+        (folder / f"{name}.txt").write_text(printed(*gpus))
         (folder / f"{name}.nccl.txt").write_text(log_of(n, way=way if n == 1 else ""))
     return folder / "racks.yaml"
 
@@ -153,9 +157,9 @@ def write_imex(folder: Path) -> None:
         (folder / f"{name}.imex.json").write_text(json.dumps({"status": "UP", "nodes": nodes}))
 
 
-def lack(folder: Path, later_s: float = 0.0) -> str:
+def lack(folder: Path, later_s: float = 0.0, seen: Inventory | None = None) -> str:
     plan = read_plan(folder / "racks.yaml")
-    return find_lack(folder, plan, "d01", time.time() + later_s)
+    return find_lack(folder, plan, "d01", time.time() + later_s, "t1", seen or see("t1"))
 
 
 def test_only_a_domain_that_passes_gpus_imex_and_nccl_is_proved(tmp_path: Path) -> None:
@@ -184,8 +188,37 @@ def test_the_age_of_a_proof_is_that_of_its_oldest_file(tmp_path: Path) -> None:
     assert lack(tmp_path) == "its proof is 100 days old"
 
 
+def test_a_proof_is_of_the_gpus_that_it_was_made_with(tmp_path: Path) -> None:
+    write(tmp_path)
+    write_imex(tmp_path)
+    assert judge(tmp_path, "--imex", "--nccl")[0] == 0
+    assert lack(tmp_path) == ""
+    ours = see("t1")
+    other = ours.devices[0].model_copy(update={"serial": "1650099999"})
+    swapped = ours.model_copy(update={"devices": (other, *ours.devices[1:])})
+    assert lack(tmp_path, seen=swapped).startswith("its proof was made with other GPUs in t1")
+    missing = ours.model_copy(update={"devices": ours.devices[1:]})
+    assert lack(tmp_path, seen=missing).startswith("its proof was made with other GPUs in t1")
+    silent = ours.model_copy(update={"devices": ()})
+    assert lack(tmp_path, seen=silent) == (
+        "the inventory of t1 has no serials of GPUs, to be held against its proof"
+    )
+
+
+@pytest.mark.parametrize("said", ["", "16500t00"])
+def test_gpus_without_a_serial_of_their_own_prove_no_domain(tmp_path: Path, said: str) -> None:
+    write(tmp_path)
+    write_imex(tmp_path)
+    gpus = [replace(gpu, serial=said) for gpu in tray("t1")]
+    (tmp_path / "t1.txt").write_text(printed(*gpus))
+    code, told = judge(tmp_path, "--imex", "--nccl")
+    assert code == 1
+    assert "it says no serial that is its alone" in told
+    assert lack(tmp_path) == "nobody proved its fabric"
+
+
 SPOILT = {
-    "another plan": lambda t: json.dumps({**t, "trays": {"t0": 4}}),
+    "another plan": lambda t: json.dumps({**t, "trays": {"t0": t["trays"]["t0"]}}),
     "no record": lambda _: "{",
     "of tomorrow": lambda t: json.dumps({**t, "judged_at": t["judged_at"] + 86400.0}),
     "another domain": lambda t: json.dumps({**t, "domain": "d02"}),

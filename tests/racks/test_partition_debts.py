@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from branches import branch, certified_host, restart
+from proved_domain import prove, see
 from rig import World
 from test_handed_over_partitions import (
     SLOTS,
@@ -52,6 +53,7 @@ async def journey(world: World) -> dict[str, Any]:
     node = await host(world)
     bmc = next(ref.url for ref in node.bmcs if ref.kind == "host")
     plan = write_plan(world.files.overlay.parent, {"t0": bmc})
+    await prove(world, node, plan.parent, SLOTS)
     wire = Death(manager, [("POST", True)])
     client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
     beside = TrayPartitions(plan, client, world.clock.sleep)
@@ -217,7 +219,7 @@ def test_a_request_whose_answer_was_lost_may_still_come_at_the_next_try(tmp_path
     rig.wire.request = lose  # type: ignore[method-assign]
     node = make_node("t0", "acme")
     leaving = make_node("t0", "acme", State.DRAINING)
-    assert asyncio.run(beside.admit(node, [node], None))  # it is not so within some looks
+    assert asyncio.run(beside.admit(node, [node], see("t0")))  # it is not so within some looks
     assert asyncio.run(beside.expel(leaving, [leaving], None)) == ()
     assert len(kept) == 2
     assert owners(rig.manager, "t0") == {""}

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from proved_domain import see
 from test_handed_over_partitions import (
     Rig,
     Wire,
@@ -94,7 +95,7 @@ def test_a_host_that_is_no_tray_by_its_inventory_needs_no_plan(
 
 def test_a_tray_that_the_plan_lost_before_any_proof_is_not_free(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    rig.seen = TRAYS_SAY[0]
+    rig.seen = see("t0").model_copy(update={"model": "GB200 NVL"})
     assert rig.do("admit", make_node("t0", "acme")) == []
     write_plan(tmp_path, {"t0": ELSEWHERE})
     (refused,) = rig.do("expel", make_node("t0", "acme", State.DRAINING))
@@ -145,7 +146,9 @@ def test_a_mute_or_slow_manager_has_the_turn_for_minutes_and_is_named(
     client = NmxClient(wire, SwitchAddress("https://m"), wire.pause, lambda: wire.time_s)
     node = make_node("t0", "acme")
 
-    refused = asyncio.run(TrayPartitions(rig.plan, client, wire.pause).admit(node, [node], None))
+    refused = asyncio.run(
+        TrayPartitions(rig.plan, client, wire.pause).admit(node, [node], see("t0"))
+    )
 
     end = "its operation did not end in time"
     assert [b.detail for b in refused] == [f"{end}: no answer" if mute else end]
@@ -198,6 +201,7 @@ def test_a_notice_says_who_waits_for_whom_at_the_manager(tmp_path: Path) -> None
         nodes = [make_node(tray, "acme") for tray in ("t0", "t1", "t2")]
         for node in nodes:
             await store.nodes.add(node)
+            await store.evidence.put_inventory(see(node.id[2:]), 1.0)
         beside = Memberships([make_partitions(rig.plan, rig.wire)], store)
         owed = [n.model_copy(update={"beside": ("nvlink_partition",)}) for n in nodes]
 
@@ -244,7 +248,7 @@ def test_another_machine_at_a_planned_address_gets_no_partition_and_leaves_none(
     assert rig.judge(make_node("t0", "acme"))[0][0] == "unknown"
     assert rig.manager.log == []
     assert rig.wire.count == 0
-    rig.seen = say("GB200").model_copy(update={"system_serial": "1660224000001"})
+    rig.seen = see("t0").model_copy(update={"system_serial": "1660224000001"})
     assert rig.do("admit", make_node("t0", "acme")) == []
     rig.seen = None  # nothing was ever read of it
     assert rig.do("expel", make_node("t0", "acme", State.DRAINING))

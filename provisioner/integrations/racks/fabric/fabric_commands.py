@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,8 @@ from provisioner.cli.options.checked_options import JsonOption, check_directory
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.fabric.fabric_gate import (
     TEXT_MAX_BYTES,
+    GpuFabric,
+    find_unnamed,
     judge_partition,
     read_fabric,
 )
@@ -100,7 +102,8 @@ def fabric(
     if nccl:
         faults += judge_nccl(counts, {n: _read_nccl(folder / f"{n}.nccl.txt") for n in names})
     if keep is not None:
-        _keep(keep, folder, min(domains), None if faults else counts)
+        faults += find_unnamed(read)
+        _keep(keep, folder, min(domains), names, None if faults else read)
     _tell(names, len(read), faults, as_json=as_json)
     raise typer.Exit(1 if faults else 0)
 
@@ -115,14 +118,21 @@ def _tell(names: Sequence[str], read: int, faults: Sequence[Blocker], *, as_json
     typer.echo(f"{len(names)} trays, {read} GPUs read, {len(faults)} faults")
 
 
-def _keep(racks: Path, folder: Path, domain: str, counts: Mapping[str, int] | None) -> None:
+def _keep(
+    racks: Path,
+    folder: Path,
+    domain: str,
+    names: Sequence[str],
+    proved: Sequence[GpuFabric] | None,
+) -> None:
     """Keep the proof of a domain, as old as its oldest file; None: it has none any more."""
-    if counts is None:
+    if proved is None:
         keep_proof(racks, domain, None)
         return
     ends = (".txt", ".imex.json", ".nccl.txt")
-    oldest = min((folder / f"{name}{end}").stat().st_mtime for name in counts for end in ends)
-    keep_proof(racks, domain, FabricProof(domain=domain, trays=counts, judged_at=oldest))
+    oldest = min((folder / f"{name}{end}").stat().st_mtime for name in names for end in ends)
+    trays = {name: tuple(sorted(g.serial for g in proved if g.tray == name)) for name in names}
+    keep_proof(racks, domain, FabricProof(domain=domain, trays=trays, judged_at=oldest))
 
 
 def _read_nccl(file: Path) -> TrayLog | None:

@@ -36,6 +36,9 @@ _GOOD = {
     "Incorrect Configuration": ("none",),
 }
 _NOT_SAID = frozenset({"", "n/a", "not supported"})
+# of the GPU itself, not of what hangs below it; "N/A" is none
+_SERIAL = re.compile(r" {1,4}Serial Number\s+: ([0-9A-Za-z]{4,64})\s*$")
+_SERIAL_KEY = " serial"  # no key of the block "Fabric" begins so
 _NO_ID = re.compile(r"[0\-]*")
 _REMEDY = "Look at the NVLink switches and their controller first, then at the tray."
 
@@ -52,6 +55,7 @@ class GpuFabric:
     cluster: str = ""
     health: Mapping[str, str] | None = None  # the lines below "Health"
     mask: int | None = None  # NVML's healthMask
+    serial: str = ""
 
 
 def read_fabric(tray: str, printed: str) -> tuple[GpuFabric, ...]:
@@ -67,6 +71,10 @@ def read_fabric(tray: str, printed: str) -> tuple[GpuFabric, ...]:
         if gpus and line.strip() == "Fabric":
             inside = depth
             continue
+        if gpus and (found := _SERIAL.match(line)):
+            gpus[-1][_SERIAL_KEY] = (
+                "" if gpus[-1].get(_SERIAL_KEY, found[1]) != found[1] else found[1]
+            )
         if not inside or not gpus:
             continue
         if line.strip() and depth <= inside:
@@ -85,6 +93,7 @@ def read_fabric(tray: str, printed: str) -> tuple[GpuFabric, ...]:
             clique=gpu.get("CliqueId", ""),
             cluster=gpu.get("ClusterUUID", ""),
             health={name: gpu[name] for name in _GOOD if name in gpu},
+            serial=gpu.get(_SERIAL_KEY, ""),
         )
         for gpu in gpus
     )
@@ -150,6 +159,16 @@ def judge_partition(
     ):
         faults.extend(_compare(what, wanted.strip().lower(), said))
     return tuple(faults)
+
+
+def find_unnamed(gpus: Sequence[GpuFabric]) -> tuple[Blocker, ...]:
+    """Return the GPUs without a serial of their own: a proof would be of any that stood there."""
+    counted = Counter(gpu.serial for gpu in gpus)
+    return tuple(
+        _refuse(f"{gpu.tray}/{gpu.gpu}", "it says no serial that is its alone")
+        for gpu in gpus
+        if not gpu.serial or counted[gpu.serial] > 1
+    )
 
 
 def _compare(what: str, wanted: str, said: Sequence[tuple[str, str]]) -> Iterator[Blocker]:

@@ -17,11 +17,12 @@ from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.plan import RackPlan, read_record
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.times.instant import Instant
 from provisioner.runtime.whole_files import replace_file
 
 FOLDER = "fabric"  # of the racks' folder
-PROOF_MAX_S = 90 * 86400.0  # ours: a tray that was replaced since is in the plan as before
+PROOF_MAX_S = 90 * 86400.0  # ours: links and switches age, too
 AHEAD_MAX_S = 300.0  # of another machine's clock
 
 
@@ -29,7 +30,7 @@ class FabricProof(Record):
     """What was proved together. `judged_at`: the age of its oldest evidence (Unix time)."""
 
     domain: str = Field(max_length=63)
-    trays: Mapping[str, int] = Field(max_length=1024)  # with their GPUs
+    trays: Mapping[str, tuple[str, ...]] = Field(max_length=1024)  # with their GPUs' serials
     judged_at: Instant
 
 
@@ -57,8 +58,13 @@ def keep_proof(folder: Path, domain: str, proof: FabricProof | None) -> None:
         raise InputError("--keep", str(file), problem, "Name the racks' folder.") from None
 
 
-def find_lack(folder: Path, plan: RackPlan, domain: str, now: float) -> str:
-    """Return why a domain's fabric is not proved, "" where it is."""
+def find_lack(
+    folder: Path, plan: RackPlan, domain: str, now: float, tray: str, seen: Inventory | None
+) -> str:
+    """Return why the fabric of a domain is not proved with the GPUs that a tray has, "" if it is.
+
+    `seen`: the tray's inventory. A tray or GPU that was replaced has the same name in the plan.
+    """
     file = _find_file(folder, domain)
     if not file.exists():
         return "nobody proved its fabric"
@@ -73,6 +79,13 @@ def find_lack(folder: Path, plan: RackPlan, domain: str, now: float) -> str:
     if not -AHEAD_MAX_S <= now - proof.judged_at <= PROOF_MAX_S:
         days = (now - proof.judged_at) / 86400.0
         return f"its proof is {days:.0f} days old"
+    has = (
+        {d.serial for d in seen.devices if d.kind is DeviceKind.GPU and d.serial} if seen else set()
+    )
+    if not has:
+        return f"the inventory of {tray} has no serials of GPUs, to be held against its proof"
+    if has != set(proof.trays[tray]):
+        return f"its proof was made with other GPUs in {tray} than are there now"
     return ""
 
 

@@ -79,7 +79,7 @@ class TrayPartitions:
     ) -> tuple[Blocker, ...]:
         """Bring a tray into its tenant's partition, and out of every other one."""
         tray = await self._find_tray(node, nodes, seen, node.tenant)
-        if isinstance(tray, Tray) and (lack := await self._find_lack(tray)) is not None:
+        if isinstance(tray, Tray) and (lack := await self._find_lack(tray, seen)) is not None:
             return (lack,)
         return await self._bring(tray)
 
@@ -100,7 +100,7 @@ class TrayPartitions:
             return ()
         if isinstance(tray, Blocker):
             return (_row(node.id, RowVerdict.UNKNOWN, tray.detail),)
-        if (lack := await self._find_lack(tray)) is not None:
+        if (lack := await self._find_lack(tray, seen)) is not None:
             return (_row(tray.partition, RowVerdict.UNKNOWN, lack.detail),)
         try:
             planned = await self._look(tray)
@@ -155,10 +155,13 @@ class TrayPartitions:
             return (build_blocker(tray.unit.name, detail),)
         return tuple(build_blocker(tray.unit.name, each) for each in wrong)
 
-    async def _find_lack(self, tray: Tray) -> Blocker | None:
+    async def _find_lack(self, tray: Tray, seen: Inventory | None) -> Blocker | None:
         """Return why the fabric of a tray's domain is not proved to carry a load."""
         domain = tray.domain
-        lack = await asyncio.to_thread(find_lack, self._file.parent, tray.plan, domain, time.time())
+        folder = self._file.parent
+        lack = await asyncio.to_thread(
+            find_lack, folder, tray.plan, domain, time.time(), tray.unit.name, seen
+        )
         if not lack:
             return None
         return Blocker(

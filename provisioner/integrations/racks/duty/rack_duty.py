@@ -166,7 +166,10 @@ class RackDuty:
                 return
         told = _Told(self, campaign, approval, before)
         try:
-            await self._carry(campaign, approval, told)
+            try:
+                await self._carry(campaign, approval, told)
+            finally:
+                self.busy = ()
             if approval.withdrawn and not told.is_over():  # it was held before it began
                 await told.withdraw(approval, told.held)
         except InputError as error:
@@ -220,6 +223,8 @@ class RackDuty:
 
     async def _carry(self, campaign: Path, approval: Approval, told: _Told) -> None:
         update = await self.open_campaign(campaign, approval)
+        self.busy = frozenset(update.addresses)
+        self.on_busy(self.busy)
         update.who_uses = partial(self._ask, update.plan, update.asked, told.mark)
         update.grace_s = approval.grace_h * 3600
         update.tell = told.tell
@@ -237,12 +242,7 @@ class RackDuty:
                 if not begun.jobs:
                     await self._end_idle(update, campaign, told)
                     return
-                self.busy = frozenset(update.addresses)
-                self.on_busy(self.busy)
-                try:
-                    outcome, hands = await carry_out(update, journal, begun)
-                finally:
-                    self.busy = ()
+                outcome, hands = await carry_out(update, journal, begun)
             proved = outcome.finished and not begun.held
             uncertain = await self._certify(update, campaign) if proved else ()
             await told.end(outcome, hands.why, uncertain)

@@ -11,11 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.adapters.redfish.eventing.events import Pushed
+from provisioner.integrations.racks.duty.approval import (
+    RackCampaignState,
+    list_campaigns,
+    read_approval,
+    read_state,
+)
 from provisioner.integrations.racks.duty.rack_duty import USER, RackDuty, touch_no_node
 from provisioner.integrations.racks.duty.rack_events import RackEvents
 from provisioner.integrations.racks.identity import Kind
@@ -39,6 +45,7 @@ NOTICES_MAX = 16  # racks that are named
 NAMED_MAX = 4  # units of each
 LOOK_S = 30.0  # at one unit, because of an event; else the poll sees it
 LOOKS_AT_ONCE = 64  # of a whole site, beside the poll
+_BUSY = frozenset({RackCampaignState.WAITS, RackCampaignState.RUNNING})
 RACKS_AT_ONCE = 8  # of 27 BMCs each: no more requests than a watch of as many hosts
 
 
@@ -87,7 +94,7 @@ class RackWater:
             if self._update is not None:
                 update.know(self._update)
             self._update = update
-            self._follow(update)
+            self._follow(update, await asyncio.to_thread(_find_racks_out, folder))
             with permit.name_act(touch_no_node):
                 await self._look(update, plan.racks)
             told = [_describe(rack, missing) for rack, missing in _find_missing(plan, update)]
@@ -146,7 +153,7 @@ class RackWater:
         if (name := self._units.get((node, bmc))) is not None:
             self.events.hear(name, document)
 
-    def _follow(self, update: Update) -> None:
+    def _follow(self, update: Update, out: Collection[str]) -> None:
         """Follow the BMCs of all trays and switches, but those whose events come otherwise.
 
         The watch of this daemon follows those of released hosts, and tells `_hear`; among several
@@ -162,10 +169,22 @@ class RackWater:
             unit.name
             for rack in update.plan.racks
             for unit in rack.units
-            if unit.kind is Kind.POWER_SHELF
+            if unit.kind is Kind.POWER_SHELF or rack.name in out
         }
         others = watched | shelves | set(self.duty.busy)
         self.events.follow({n: a for n, a in update.addresses.items() if n not in others})
+
+
+def _find_racks_out(folder: Path) -> Collection[str]:
+    """Return the racks of campaigns that run, or begin at any time."""
+    out: set[str] = set()
+    with contextlib.suppress(InputError, OSError):  # `RackDuty` tells of it; water is read anyway
+        for campaign in list_campaigns(folder):
+            with contextlib.suppress(InputError, OSError):
+                state = read_state(campaign)
+                if state is None or state.state in _BUSY:
+                    out |= set(read_approval(campaign).racks)
+    return out
 
 
 def _find_missing(plan: RackPlan, update: Update) -> Iterator[tuple[str, Sequence[str]]]:

@@ -45,7 +45,7 @@ LEAKS = 200
 REACTION_S = 2.0
 
 
-class Died(Exception):
+class Died(BaseException):
     """The process is gone."""
 
 

@@ -204,7 +204,10 @@ class WiresWalk:
         self.counts["looks"] += 1
 
     def _find_wet(self) -> set[str]:
-        return {name for name in PLACED if "Critical" in self._unit(name).detectors.values()}
+        """Return the units of which a detector says so and whose BMC answers now."""
+        units = {name: self._unit(name) for name in PLACED}
+        up = {name: one for name, one in units.items() if one.bmc_up <= self.rig.rack.now}
+        return {name for name, one in up.items() if "Critical" in one.detectors.values()}
 
     def _clear(self, name: str) -> None:
         with open_water(self.rig.folder / "water.json") as store:

@@ -38,6 +38,7 @@ HUNG_S = 60.0
 TURN_POLL_S = 0.25  # a revision of a switch takes seconds
 LOOK_S = 5.0  # between two statements of which devices answer
 HEARD_S = 60.0  # of requests to devices that a statement counts
+IDLE_TRIES = 2  # devices that a daemon tries which asked none in that time
 TIMED = 10  # round trips, the shortest counts: a busy interpreter lengthens most, a link all
 PROBE_S = 3.0  # a device on the management network accepts a connection in milliseconds
 Probe = Callable[[str, float], Awaitable[bool]]  # HOST:PORT, seconds; whether it accepts
@@ -126,6 +127,7 @@ class Cluster:
         self._fitness = Fitness()
         self._fit = asyncio.Event()
         self._remembered: tuple[str, ...] = ()  # silent devices, of a daemon that is not fit
+        self._asked_last: tuple[str, ...] = ()  # devices, where it asked none lately
         self._unfit: frozenset[str] = frozenset()  # living peers that drive nothing
         self._round_trips: deque[float] = deque(maxlen=TIMED)  # seconds, to the database
         self._seat = seat
@@ -354,8 +356,14 @@ class Cluster:
     async def _measure(self, peers: Sequence[Standing], probe: Probe) -> Standing:
         """Return our standing. Only what accepts no connection from us either counts as silent."""
         heard = permit.take_heard(self._threads.steady_s() - HEARD_S)
+        # who asked nothing for a while may have lost its way: it tries whom it asked last
+        idle = not heard and self._fitness.fit
+        self._asked_last = tuple(heard)[-IDLE_TRIES:] or self._asked_last
         quiet = [where for where, answered in heard.items() if not answered]
-        own = list(self._remembered if not self._fitness.fit else quiet[: membership.SAMPLE_MAX])
+        if not self._fitness.fit:
+            own = list(self._remembered)
+        else:
+            own = list(self._asked_last if idle else quiet[: membership.SAMPLE_MAX])
         before = Standing(fit=self._fitness.fit, sample=tuple(own))
         asked = membership.list_asked(before, peers)
         tries = tuple(dict.fromkeys((*own, *asked)))
@@ -364,7 +372,7 @@ class Cluster:
         sample = tuple(where for where in own if not result[where])
         tried = len(own)
         silent = len(sample)
-        if self._fitness.fit:
+        if self._fitness.fit and not idle:
             tried = len(heard)
             silent = round(len(quiet) * len(sample) / len(own)) if own else 0
         return Standing(

@@ -30,6 +30,8 @@ from provisioner.store.sql_store import SqlStore, open_store
 
 NOW = time.time() - 10_000.0
 HOUR = 3600.0
+# without a begin the commands take this month, which may have begun after it
+SINCE = ["--begins-at", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - HOUR))]
 LIFE = (
     (0.0, "discovered", {}),
     (100.0, "state", {"to": "converging", "release": "r1"}),
@@ -89,8 +91,7 @@ def url(place: Path) -> Iterator[str]:
 
 
 def test_sums_are_by_owner_and_cause_and_gpus_are_counted(place: Path, url: str) -> None:
-    begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - HOUR))
-    words = ["usage", "show", "--begins-at", begin]
+    words = ["usage", "show", *SINCE]
     told = json.loads(alone([*words, "--tenant", "red", "--json"], place).stdout)
     by_node = json.loads(alone([*words, "--by", "node", "--json"], place).stdout)
     shown = alone([*words, "--by", "what"], place).stdout
@@ -112,11 +113,11 @@ def test_a_tenant_sees_its_own_and_verifies_its_statement_offline(place: Path, u
         return alone([*words, "--server", url, "--ca", ca, "--token-file", "token"], place)
 
     (place / "keys.pem").write_text(alone(["certificate", "keys", "--pem"], place).stdout)
-    own = json.loads(ask("usage", "show", "--by", "node", "--json").stdout)
+    own = json.loads(ask("usage", "show", *SINCE, "--by", "node", "--json").stdout)
     foreign = ask("usage", "show", "--tenant", "blue")
     other = ask("usage", "statement", "blue")
     bill = ask("usage", "focus", "--price", "1", "--currency", "EUR", "--provider", "x")
-    signed = ask("usage", "statement", "red", "--out", "red.json")
+    signed = ask("usage", "statement", "red", *SINCE, "--out", "red.json")
     assert signed.returncode == 0, signed.stderr + signed.stdout
     verified = alone(["usage", "verify", "red.json", "--key", "keys.pem"], place)
     sealed = json.loads((place / "red.json").read_text())
@@ -134,7 +135,7 @@ def test_a_tenant_sees_its_own_and_verifies_its_statement_offline(place: Path, u
 
 def test_charges_are_exported_and_an_empty_time_is_refused(place: Path, url: str) -> None:
     price = ["--price", "2.5", "--currency", "EUR", "--provider", "Example"]
-    table = alone(["usage", "focus", *price], place).stdout.splitlines()
+    table = alone(["usage", "focus", *price, *SINCE], place).stdout.splitlines()
     ahead = alone(["usage", "show", "--begins-at", "2999-01-01T00:00:00Z"], place)
 
     assert table[0].startswith("BilledCost,BillingAccountId,")

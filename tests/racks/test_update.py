@@ -103,6 +103,7 @@ def test_a_host_that_always_comes_on_ends_in_a_hold_and_no_loop(tmp_path: Path) 
     assert key == "t0/activate"
     assert "aux cycle" in why
     assert len(rig.rack.find("aux refused")) <= 2
+    assert held(rig) == (key, why)  # also for a later process
 
 
 def test_an_aux_cycle_whose_answer_is_lost_is_looked_at_and_not_sent_again(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ from provisioner.ports import PortError, Unreachable
 from provisioner.ports.switch import SwitchRefused
 
 SILENT_MAX_S = 900.0  # of a BMC to which nothing was sent
+WHY_MAX = 300  # characters of a reason that the journal keeps
 _BEFORE = "before"
 _Units = list[tuple[PlannedRack, PlannedUnit]]
 
@@ -480,10 +481,14 @@ async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple
     }
 
     def write(entry: Entry) -> None:
+        if entry.step is Step.HELD:  # a later process, or a person, asks why
+            why = hands.why.get(entry.key, "")[:WHY_MAX]
+            log.write(Line(entry.key, NOTED, Step.HELD, update.now(), why))
         # a proof says whom it looks at: the plan may have another unit in its domain later
         log.write(Line(entry.key, "step", entry.step, update.now(), units.get(entry.key, "")))
 
     execution = Execution(campaign, hands, write, _list_entries(log, acts))
+    hands.why |= {key: log.of(key).note(Step.HELD) for key in execution.outcome().held.values()}
     for _ in range(update.rounds_max):
         if not update.halted():
             execution.advance()

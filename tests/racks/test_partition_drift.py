@@ -185,9 +185,12 @@ def test_an_alert_stands_until_two_looks_show_none(site: Site) -> None:
     assert seen["then"] == {"told": {}, "held": set()}
 
 
-@pytest.mark.parametrize("silence", ["no answer", "empty lists"])
-def test_silence_and_empty_lists_end_no_alert_and_are_told(site: Site, silence: str) -> None:
-    break_it, told = FOUND["out of all"]
+@pytest.mark.parametrize("fault", ["out of all", "a free tray in a tenant's"])
+@pytest.mark.parametrize("silence", ["no answer", "empty lists", "no GPUs"])
+def test_silence_and_empty_lists_end_no_alert_and_are_told(
+    site: Site, silence: str, fault: str
+) -> None:
+    break_it, told = FOUND[fault]
     break_it(site.rig.manager)
 
     def fall_silent() -> None:
@@ -195,6 +198,7 @@ def test_silence_and_empty_lists_end_no_alert_and_are_told(site: Site, silence: 
             site.rig.wire.silent = True
         else:
             site.rig.manager.gpus.clear()
+        if silence == "empty lists":
             site.rig.manager.partitions.clear()
 
     seen = site.watch(2, again=fall_silent)

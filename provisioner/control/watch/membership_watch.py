@@ -2,7 +2,8 @@
 
 A difference that two looks in a row show, with the node's row as it was, is an alert of the node,
 which no tenant gets while it stands; nothing is ever changed by it. It ends when two looks in a row
-show none. While a system gives no whole answer, all alerts stand, and a notice says so.
+show none. While a system gives no whole answer, all alerts stand, and a notice says so; those of a
+node stand while something of it cannot be told.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 EACH_S = 60.0
 WORDS_MAX = 8  # sentences of one node
 NOTICES_MAX = 16
+UNREAD = "MembershipUnread"
 Looked = Mapping[str, tuple[object, Drift]]  # by node, with the facts of its row
 
 
@@ -80,7 +82,7 @@ class MembershipWatch:
         held = (Classification.PREVENT_ALLOCATIONS,)
         kinds = {
             "MembershipDrift": (drift.wrong, held),
-            "MembershipUnread": (drift.unread, (Classification.UNOBSERVED,)),
+            UNREAD: (drift.unread, (Classification.UNOBSERVED,)),
         }
         now = self.context.clock.now()
         return [
@@ -106,7 +108,8 @@ class MembershipWatch:
         keeper = AlertKeeper(self.book, self.context.store, self.context.clock, _submit_nothing)
         for name, seen in told.items():
             if seen:  # else its row changed meanwhile
-                await keeper.level(name, {source: seen})
+                unread = [one.target for one in seen if one.id == UNREAD]
+                await keeper.level(name, {source: seen}, unread)
         standing = {a.node for a in await self.book.list() if a.active and a.source == source}
         for name in sorted(standing - doubted):
             await keeper.level(name, {source: []})

@@ -193,9 +193,9 @@ class Membership(Protocol):
 
     async def find_drift(
         self, nodes: Sequence[Node], admitted: Callable[[Node], Awaitable[bool]]
-    ) -> Mapping[str, Drift]:
+    ) -> Mapping[str, Drift] | None:
         """Return by node what one look shows to be otherwise than proved, of those that serve and
-        of those that serve nobody. `admitted`: whether the release of one that serves brought it
-        in. Raises `PortError`, `InputError` and `OSError`.
+        of those that serve nobody; None: nobody can look. `admitted`: whether the release of one
+        that serves brought it in. Raises `PortError`, `InputError` and `OSError`.
         """
         ...

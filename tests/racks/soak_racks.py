@@ -9,8 +9,9 @@
 
 `water`: 7.4's A1 without the wires, `wires`: with them, from a seed that may follow; `leaks`: A2,
 in virtual time, of BMCs that answer in 0.05 to 0.25 s; `healthy`: A8, a rack of 18 trays, 9
-switches and 8 shelves, from a seed that may follow; `mixed`: A3, such racks whose units begin with other versions, and
-processes that die at random writes; `trees`: A10, of a folder with NAME/redfish/v1/.../index.json.
+switches and 8 shelves, from a seed that may follow; `mixed`: A3, such racks whose units begin with
+other versions, and processes that die at random writes; `trees`: A10, of a folder with
+NAME/redfish/v1/.../index.json.
 The last line is JSON; the exit code is 1 if anything was found.
 """
 

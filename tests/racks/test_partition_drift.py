@@ -23,6 +23,7 @@ from test_handed_over_partitions import (
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.membership_watch import MembershipWatch
 from provisioner.integrations.racks.partitions.handed_over import NAME
+from provisioner.integrations.racks.partitions.unset_partitions import UnsetPartitions
 from provisioner.integrations.sim.racks.nmx import Nmx
 from provisioner.model.node import Node, Placement, State
 from provisioner.runtime import permit
@@ -56,6 +57,7 @@ class Site:
         self.clock = SimpleNamespace(now=lambda: self.now)
         self.sent = list(self.rig.manager.log)
         self.between: Callable[[int], None] = lambda _: None
+        self.systems: list[Any] = []
 
     def watch(self, looks: int = 2, *, again: Callable[[], None] | None = None) -> dict[str, Any]:
         """Return what stands after so many looks; `again`: and after as many others behind it."""
@@ -65,8 +67,8 @@ class Site:
             for node in self.nodes:
                 await store.nodes.add(node)
             context = SimpleNamespace(store=store, clock=self.clock)
-            reads = make_partitions(self.rig.plan, self.rig.wire, Time())
-            watch = MembershipWatch(context, (reads,), store.alerts)  # type: ignore[arg-type]
+            self.systems = [make_partitions(self.rig.plan, self.rig.wire, Time())]
+            watch = MembershipWatch(context, self.systems, store.alerts)  # type: ignore[arg-type]
             for number in range(looks):
                 self.now += 60.0
                 self.between(number)
@@ -243,3 +245,17 @@ def test_no_other_tray_joins_a_partition_that_lost_one(site: Site) -> None:
     draining = site.nodes[1].model_copy(update={"state": State.DRAINING})
     rig.nodes = [site.nodes[0], draining, site.nodes[2]]  # a person takes it back
     assert rig.do("admit", new) == []
+
+
+def test_a_manager_that_is_not_set_any_more_ends_no_alert_nor_its_hold(site: Site) -> None:
+    place = of(named(site.rig.manager, "acme.d01")["Members"], "t0")
+    named(site.rig.manager, "acme.d01")["Members"] = [
+        m for m in named(site.rig.manager, "acme.d01")["Members"] if m not in place
+    ]
+
+    def unset() -> None:
+        site.systems[:] = [UnsetPartitions(site.rig.plan.parent)]
+
+    seen = site.watch(again=unset)
+    assert "n-t0" in seen["first"]["held"]
+    assert seen["then"] == seen["first"]

@@ -266,7 +266,7 @@ class GrantedMembership:
 
     async def find_drift(
         self, nodes: Sequence[Node], admitted: Callable[[Node], Awaitable[bool]]
-    ) -> Mapping[str, Drift]:
+    ) -> Mapping[str, Drift] | None:
         return await self._membership.find_drift(nodes, admitted)
 
     async def _change(

@@ -68,6 +68,9 @@ class MembershipWatch:
             found = await one.find_drift(nodes, was_admitted)
         except (PortError, InputError, OSError) as error:
             return (f"nobody knows whether nodes are in it as they were proved: {error}"[:300],)
+        if found is None:
+            self._last.pop(one.name, None)  # nobody can look: what stands stands
+            return ()
         now = {name: (placement_facts(rows[name]), drift) for name, drift in found.items()}
         last = self._last.get(one.name)
         self._last[one.name] = now

@@ -68,8 +68,8 @@ class UnsetPartitions:
 
     async def find_drift(
         self, nodes: Sequence[Node], admitted: Callable[[Node], Awaitable[bool]]
-    ) -> Mapping[str, Drift]:
-        return {}  # nobody can look; each of them is held by its reclaim
+    ) -> Mapping[str, Drift] | None:
+        return None  # nobody can look; each of them is held by its reclaim
 
     def _refuse(self, node: Node) -> Blocker:
         return Blocker(

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.cohort import Severity
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.times.instant import Instant, InstantOrNone
 
@@ -118,7 +119,7 @@ class Fault(Record):
     compared.
 
     `source` names the reporter: "alert", "check", "event_log", "xid", "isolation", "inventory",
-    "report" (by a person), "work".
+    "report" (by a person), "work". `severity` is that of a check's finding.
     """
 
     source: str
@@ -127,6 +128,7 @@ class Fault(Record):
     detail: str = ""
     at: InstantOrNone = 0.0
     count: int = 1
+    severity: Severity | None = None
 
     @property
     def key(self) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner import checks
+from provisioner.checks.check import CheckContext
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, Fault, Origin, Service
+from provisioner.model.cohort import Evidence, HealthReport, Verdict
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.lifecycle.destruction import is_confirmed
 from provisioner.planning.repair import case_policy
 from provisioner.planning.repair.case_policy import CasePolicy
 
@@ -75,3 +79,26 @@ def test_what_a_person_said_is_evidence_and_not_measured() -> None:
     assert [f.source for f in seen] == ["report", "alert"]
     assert case_policy.list_keys(seen) == ("alert:LinkFlap:p0",)
     assert case_policy.list_keys([Fault(source="event_log", id="x")]) == ()
+
+
+OUTPUTS = {
+    "an uncorrectable error": ("0, Enabled, 3, 0\n", 0, True),
+    "a setting of the tenant's own": ("0, Disabled, 0, 0\n", 0, False),
+    "no such tool in the tenant's system": ("nvidia-smi: not found", 127, False),
+    "an output that ends in the midst": ("0, Enab", 0, False),
+}
+
+
+@pytest.mark.parametrize("sentence", OUTPUTS)
+def test_only_a_check_that_names_a_broken_part_confirms_it(sentence: str) -> None:
+    text, code, confirms = OUTPUTS[sentence]
+    (check,) = [c for c in checks.ALL if c.name == "ecc"]
+    told = {"ecc": Evidence(source=check.commands[0].line, text=text, exit_code=code)}
+    result = check.judge(told, CheckContext(gpu_model="H100", gpus=1))
+    report = HealthReport(
+        node="n", inventory_digest="", results=(result,), started_at=NOW, ended_at=NOW
+    )
+    node = Node(id="n", kind=NodeKind.HOST)
+
+    assert result.verdict is Verdict.FAIL
+    assert is_confirmed(case(faults=case_policy.faults_of(node, report, ()))) is confirms

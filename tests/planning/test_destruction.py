@@ -317,7 +317,7 @@ def test_one_observation_is_no_ground_to_destroy_a_tenants_data(sentence: str) -
     assert find_ground(host(**node), case, keeps=keeps) is ground
 
 
-@pytest.mark.parametrize("source", ["check", "xid", "isolation", "inventory", "report"])
+@pytest.mark.parametrize("source", ["xid", "isolation", "inventory", "report"])
 def test_a_second_look_by_another_way_confirms_why_a_node_was_cut_off(source: str) -> None:
     case = cut_off(faults=(Fault(source="alert", id="a"), Fault(source=source, id="b")))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from provisioner.model.case import Case, Origin, Service, Stage
+from provisioner.model.cohort import Severity
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification.regression import STRANGER
@@ -235,7 +236,9 @@ class Ground(StrEnum):
 
 # sources of faults that are no second reading of the alert that cut the node off: an alert, and
 # the event log that it came from
-_CONFIRMING = frozenset({"check", "xid", "isolation", "inventory", "report"})
+_CONFIRMING = frozenset({"xid", "isolation", "inventory", "report"})
+# findings of checks about settings are usual in a tenant's own system, and so is what it lacks
+_NO_FAULT = frozenset({None, Severity.CONFIG, Severity.MONITOR})
 _PEOPLE = frozenset({Origin.TENANT, Origin.OPERATOR, Origin.MAINTENANCE})
 
 
@@ -291,8 +294,11 @@ def find_ground(node: Node, case: Case | None, *, keeps: bool) -> Ground | None:
 
 
 def is_confirmed(case: Case) -> bool:
-    """Return whether another look than the alert's found a fault, or people worked on the node."""
-    seen = any(fault.source in _CONFIRMING for fault in case.faults)
+    """Return whether another look than the alert's found a fault, or people worked on the node.
+
+    A check that names no broken part, or whose output cannot be judged, is no such look.
+    """
+    seen = any(f.source in _CONFIRMING or f.severity not in _NO_FAULT for f in case.faults)
     return seen or any(entered.stage is Stage.HARDWARE for entered in case.stages)
 
 

@@ -244,6 +244,7 @@ def faults_of(
                     part=f.part[:80],
                     detail=f"{f.detail} {f.measured}".strip()[:300],
                     at=report.ended_at,
+                    severity=f.severity,
                 )
                 for f in result.findings or (_without_finding(result),)
             ]

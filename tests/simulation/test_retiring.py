@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import virtual_time
 from repairing import HOST, HOUR_S, Shop, lived
+from rig import World
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.daemon.data import read_expected, read_secrets
-from provisioner.model.case import Case, Ending, Origin
-from provisioner.model.node import Node, State
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.steps import farewell
+from provisioner.integrations.sim.redfish.accounts import Accounts
+from provisioner.model.case import Case, Ending, Origin, Service, Stage
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker
 from provisioner.ports import BmcAddress, Secret
 
 HANDED_OVER = Secret("Handed-over.2026")
@@ -79,3 +85,52 @@ def test_a_retired_node_is_erased_closed_and_forgotten_however_often_the_daemon_
     }  # fmt: skip
     assert node.erasure
     assert wrong == []
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_ours_is_forgotten_once_the_bmc_was_seen_to_accept_the_factorys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool, interrupted: bool
+) -> None:
+    """`keeps`: a BMC answers 200 and keeps its password. `interrupted`: a daemon died between its
+    yes to a change of ours and the note of it.
+    """
+
+    async def story() -> tuple[Blocker | None, set[str], set[str]]:
+        world = World(tmp_path, nodes=1, seed=5)
+        await world.take_in()
+        (node,) = [n for n in await world.store.nodes.list() if n.kind is NodeKind.HOST]
+        names = {f"{node.id}/{bmc.name}" for bmc in node.bmcs}
+        accounts = {
+            b.name: next(iter(world.services[b.url].accounts.accounts.values())) for b in node.bmcs
+        }
+        for bmc in node.bmcs:
+            vendor = "supermicro" if bmc.kind == "host" else "nvidia_openbmc"
+            await world.vault.put(f"factory/{vendor}", accounts[bmc.name].username, HANDED_OVER)
+        if interrupted:
+            mine = accounts["host"]
+            mine.password = "Our-second-one-7"
+            await world.vault.begin(f"{node.id}/host", mine.username, Secret(mine.password))
+        named = {"id": "c", "node": node.id, "origin": Origin.OPERATOR, "service": Service.KEEP}
+        end = {"reason": "old", "opened_at": 1.0, "stage": Stage.RETIRING, "retire_at": 1.0}
+        case = Case.model_validate({**named, **end})
+        await world.store.cases.add(case, now=1.0)
+        opened = await world.store.operations.open(node.id, "test", 0.0)
+        assert opened is not None
+        taken = await world.store.operations.take(opened.id)
+        hold = Hold(world.store, world.clock, taken)
+        site = (await world.build()).site
+        if keeps:
+            monkeypatch.setattr(Accounts, "_change", lambda *_: None)
+        told = await farewell.give_back(site, hold, node, "supermicro")
+        kept = {name for name in names if await world.vault.current(name) is not None}
+        return told, kept, {a.password for a in accounts.values()}
+
+    told, kept, passwords = virtual_time.run(story())
+
+    if keeps:
+        assert told is not None
+        assert "does not accept it" in told.detail
+        assert kept
+    else:
+        assert (told, kept, passwords) == (None, set(), {HANDED_OVER.reveal()})

@@ -125,18 +125,18 @@ async def _find_taken(
     current, pending = logins
     likely = await credentials.is_pending_likely(name)
     for address in (pending, current) if likely else (current, pending):
-        if await _opens(transport, address, quirk, proof):
+        if await opens_login(transport, address, quirk, proof):
             return address
         if address is current:
             await credentials.expect_pending(name)
     raise LoginRefused("it accepts neither of the two passwords that are stored")
 
 
-async def _opens(
+async def opens_login(
     transport: BmcTransport,
     address: BmcAddress,
     quirk: Quirk,
-    proof: Callable[[Redfish], Awaitable[bool]],
+    proof: Callable[[Redfish], Awaitable[bool]] = Redfish.admits,
 ) -> bool:
     """Return whether a new login with this password succeeds.
 

@@ -12,10 +12,11 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import is_stored, pass_gate
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.rotation import opens_login, rotate
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.destruction import Destruction
-from provisioner.ports import BmcAddress, LoginRefused, PortError
+from provisioner.ports import PortError
 
 FACTORY = "factory"  # beginning of the vault's names of factory logins: "factory/VENDOR"
 CARDS = "nvidia_openbmc"  # the vendor declaration of BlueField cards
@@ -76,26 +77,26 @@ async def _give_back(
         detail = f"no factory login of {vendor} for {address.username} is known"
         unblock = "Keep it with `provisioner case factory`, or set `retire_credentials` to remove."
         return _no(name, detail, unblock)
+    transport = site.reach.transport
+    quirk = await site.reach.quirk(address)
+    pending = await credentials.pending(name)
+    if pending is not None and pending != factory:  # either may be in force: that change is ended
+        settled = await rotate(transport, credentials, quirk, name, address)
+        if isinstance(settled, Blocker):
+            return settled
+        address = settled
     theirs = replace(address, secret=factory[1])
-    if await credentials.pending(name) is not None and await _admits(site, theirs):
+    if pending == factory and await opens_login(transport, theirs, quirk):
         return None  # a crash came between the BMC's yes and our note
     await credentials.begin(name, *factory)
-    client = Redfish(site.reach.transport, address, await site.reach.quirk(address))
     stored = await is_stored(credentials, name, factory[1])
     if (blocker := await pass_gate(hold, Destruction.FACTORY_LOGIN, stored=stored)) is not None:
         return blocker
-    refused = await client.set_password(*factory)
-    if refused is None:
-        await site.reach.transport.forget(address)
-    return refused
-
-
-async def _admits(site: Site, address: BmcAddress) -> bool:
-    try:
-        client = Redfish(site.reach.transport, address, await site.reach.quirk(address))
-        return await client.admits()
-    except LoginRefused:
-        return False
+    refused = await Redfish(transport, address, quirk).set_password(*factory)
+    if refused is not None or await opens_login(transport, theirs, quirk):
+        return refused
+    detail = "the BMC took the factory's password, and does not accept it; ours is kept"
+    return _no(name, detail, "Set it by hand, or set `retire_credentials` to keep.")
 
 
 def _no(subject: str, detail: str, unblock: str) -> Blocker:

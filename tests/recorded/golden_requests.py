@@ -40,6 +40,22 @@ def read_tree(name: str) -> dict[str, Any]:
     return found
 
 
+def put_supplies(tree: dict[str, Any], *healths: str) -> dict[str, Any]:
+    """Add a chassis with power supplies in these states of health, which the trees do not have."""
+    power = "/redfish/v1/Chassis/DGX/Power"
+    supplies = [
+        {"MemberId": str(n), "Status": {"State": "Enabled", "Health": health}}
+        for n, health in enumerate(healths)
+    ]
+    chassis = {"@odata.id": power.removesuffix("/Power"), "Id": "DGX"}
+    chassis |= {"@odata.type": "#Chassis.v1_14_0.Chassis", "Power": {"@odata.id": power}}
+    return {
+        **tree,
+        chassis["@odata.id"]: chassis,
+        power: {"Id": "Power", "PowerSupplies": supplies},
+    }
+
+
 def run_dry(tree: dict[str, Any], request: Request, user: str = "root") -> dict[str, Any]:
     """Return what the command prints for one action on a tree."""
     transport = DryRunTransport(TreeTransport(tree))
@@ -72,7 +88,7 @@ def record(name: str, folder: Path) -> dict[str, Any]:
         "subscribe": Request("subscribe", destination="https://192.0.2.9:8443/events/x"),
         "enable-media": Request("enable-media"),
     } | {f"push {kind}": Request("push", kind, file=package) for kind in PUSHES[name]}
-    tree, user = read_tree(name), USER.get(name, "root")
+    tree, user = put_supplies(read_tree(name), "OK", "OK"), USER.get(name, "root")
     return {action: run_dry(tree, request, user) for action, request in requests.items()}
 
 

@@ -11,7 +11,7 @@ from provisioner.adapters.redfish.eventing.events import Metric, read_document
 from provisioner.adapters.redfish.messages import body_of, collect_messages, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, path_of, text, truth
 from provisioner.adapters.redfish.parts import is_present, of_type, read_health
-from provisioner.adapters.redfish.service import UNBLOCK, Service, raise_unread
+from provisioner.adapters.redfish.service import UNBLOCK, Service, raise_silence, raise_unread
 from provisioner.adapters.redfish.walk import CHANGE_FIRST
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Call, Malformed, Reply, Secret, TooLarge, Unreachable
@@ -24,21 +24,32 @@ from provisioner.ports import Call, Malformed, Reply, Secret, TooLarge, Unreacha
 
 
 async def find_power_fault(service: Service) -> Blocker | None:
-    """Return why no supply may be written now: one of them reports a fault. None: none does."""
+    """Return why no supply may be written now: one of them reports a fault, or not all can be read.
+
+    None: neither. Raises `PortError` if the BMC does not answer.
+    """
     walk = service.walk()
     chassis = of_type(await walk.read_linked(await walk.read_root(), "Chassis"), "Chassis")
+    raise_silence(walk.gaps)
+    gaps_before = len(walk.gaps)
+    supplies = [one for one in await list_power_supplies(walk, chassis) if is_present(one[1])]
     faulty = [
         f"{slot} is {health}"
-        for slot, supply in await list_power_supplies(walk, chassis)
-        if is_present(supply) and (health := read_health(supply.data)) not in (None, "OK")
+        for slot, supply in supplies
+        if (health := read_health(supply.data)) not in (None, "OK")
     ]
-    if not faulty:
+    unread = [f"{gap.source}: {gap.detail}" for gap in walk.gaps[gaps_before:]]
+    if faulty:
+        detail = f"a power supply reports a fault: {', '.join(faulty[:8])}"
+    elif unread or not supplies:
+        detail = f"not all power supplies can be read: {', '.join(unread[:8]) or 'none is listed'}"
+    else:
         return None
     return Blocker(
         reason=Reason.PRECONDITION,
         subject="host.psu",
-        detail=f"a power supply reports a fault: {', '.join(faulty[:8])}",
-        unblock="Restore the power supplies' redundancy, then retry the node.",
+        detail=detail,
+        unblock="Restore the power supplies' redundancy, or have their BMC show it; then retry.",
     )
 
 

@@ -253,13 +253,13 @@ async def push(
         return service.not_offered(kind, "multipart push; let the BMC pull the image instead")
     refused = await find_obstacle(service, "push")
     refused = refused or await _find_excess(update.data, kind, file)
-    if refused is None and kind == "host.psu":
-        refused = await find_power_fault(service)
     if refused is not None:
         return refused
     targets = await find_targets(service, update.data, kind, slots, file.name)
     if isinstance(targets, Blocker):
         return targets
+    if kind == "host.psu" and (refused := await find_power_fault(service)) is not None:
+        return refused
     if multipart is None:
         assert form is not None
         return _accepted(await service.upload(form, _form(file), _UPLOAD_S), kind)

@@ -168,6 +168,25 @@ def test_an_overwrite_of_a_divided_drive_is_refused():
     assert generic.asked == []
 
 
+@pytest.mark.parametrize("transport", ["nvme", "sata"])
+def test_a_drive_that_tells_nothing_of_itself_is_not_overwritten(transport):
+    """Other namespaces, or a host protected area, would keep what is in them."""
+    machine, generic = Machine(), Generic()
+    name = {"nvme": "nvme0n1", "sata": "sda"}[transport]
+    disk = {"name": name, "type": "disk", "size": 1 << 20, "serial": SERIAL, "tran": transport}
+
+    def run(*words, timeout_s=60.0):
+        if words[0] == "lsblk":
+            return Output(0, json.dumps({"blockdevices": [disk]}))
+        return Output(1, "", "it did not end within 60 s")
+
+    machine.run = run
+    told = erase(machine, "overwrite", agent=generic, device=f"/dev/{name}")
+
+    assert told["result"] == "unsupported"
+    assert generic.asked == []
+
+
 class SasMachine:
     """A SAS drive, with the words of sg3-utils 1.46."""
 

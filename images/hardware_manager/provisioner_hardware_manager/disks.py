@@ -23,6 +23,7 @@ _DISK = re.compile(
     r"(?:sd[a-z]{1,4}|vd[a-z]{1,3}|nvme\d{1,4}n\d{1,4}|mmcblk\d{1,3}|dasd[a-z]{1,4})"
 )
 _NAMESPACE = re.compile(r"(/dev/nvme\d{1,4})n\d{1,4}")
+ATA = frozenset({"sata", "ata"})  # transports, as lsblk names them
 CONTROLLERS = Path("/sys/class/nvme")
 
 
@@ -110,7 +111,7 @@ def _describe(device: dict[str, Any], run: Run) -> dict[str, Any]:
         "transport": transport,
         "read_only": device.get("ro") in (True, 1, "1"),
         "nvme": nvme_drives.read_drive(name_controller(name), serial, run) if is_nvme else None,
-        "ata": ata_drives.read_drive(name, run) if transport in {"sata", "ata"} else None,
+        "ata": ata_drives.read_drive(name, run) if transport in ATA else None,
         "scsi": scsi_drives.read_sanitize(name, run) if transport == "sas" else None,
     }
 

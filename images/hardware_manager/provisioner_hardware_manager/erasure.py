@@ -129,9 +129,11 @@ def _find_obstacle(disk: dict[str, Any], method: str) -> str:
         return _find_ata_obstacle(abilities, method)
     if disk["read_only"]:
         return "read-only"
-    if disk["nvme"] and not nvme_erasure.is_reachable_by_blocks(disk["nvme"]):
+    # what a drive does not tell of itself may be there
+    is_nvme = disk["transport"] == "nvme"
+    if is_nvme and not (disk["nvme"] and nvme_erasure.is_reachable_by_blocks(disk["nvme"])):
         return "an overwrite does not reach all namespaces and the capacity outside of them"
-    if abilities and abilities["hidden_area"] is not False:
+    if disk["transport"] in disks.ATA and not (abilities and abilities["hidden_area"] is False):
         return "an overwrite does not reach a host protected area, and the drive may have one"
     return ""
 

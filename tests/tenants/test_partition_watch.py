@@ -145,6 +145,7 @@ def test_a_guid_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(s
         if idle is not None:
             bench.put(GUID, idle)
         await bench.watch.look()
+        await bench.watch.look()
         bench.put(GUID, RED.pkey)
         await bench.watch.look()
         return RED.pkey in bench.networks(), await bench.rows(), len(bench.watch.listed)
@@ -154,11 +155,15 @@ def test_a_guid_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(s
 
 
 @pytest.mark.parametrize(("looks", "fenced"), [(1, False), (2, True)])
-def test_one_look_that_misses_a_network_fences_no_guid_that_served_in_it(looks, fenced):
+@pytest.mark.parametrize("first", [False, True])
+def test_one_look_that_misses_a_network_fences_no_guid_that_served_in_it(looks, fenced, first):
+    """`first`: it is the first one of a daemon, of a UFM that has just started."""
+
     async def scenario(bench: Bench) -> Any:
         await bench.node(state=State.QUARANTINED, **STRANGER)
         bench.put(GUID, RED.pkey)
-        await bench.watch.look()
+        if not first:
+            await bench.watch.look()
         del bench.ufm.partitions[f"{RED.pkey:#x}"]["guids"][GUID]
         for _ in range(looks):
             await bench.watch.look()

@@ -314,6 +314,7 @@ def test_a_port_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(a
         await bench.node(state=state, profile=profile, **STRANGER)
         bench.put("default")
         await bench.look()
+        await bench.look()
         bench.put("RED")
         await bench.look()
         return bench.vrf(), await bench.store.nodes.get(A), await bench.rows(), bench.watch.listed
@@ -349,6 +350,7 @@ def test_a_port_that_comes_to_serve_before_its_intake_began_is_only_listed(state
         await bench.node(state=state, **STRANGER)
         bench.put("default")
         await bench.look()
+        await bench.look()
         bench.put("RED")
         await bench.look()
         return bench.vrf(), await bench.rows(), list(bench.watch.listed)
@@ -362,6 +364,7 @@ def test_a_machine_that_serves_since_before_its_intake_is_not_cut_off_by_its_qua
     async def scenario(bench: Bench) -> Any:
         await bench.node(state=State.DISCOVERED, **STRANGER)
         bench.put("default")
+        await bench.look()
         await bench.look()
         bench.put("RED")
         await bench.look()
@@ -383,10 +386,25 @@ def test_a_machine_that_serves_since_before_its_intake_is_not_cut_off_by_its_qua
     assert vrf == "MAINT"  # it was idle again, and ours
 
 
+def test_a_first_look_that_misses_a_network_is_no_word_that_a_port_was_idle():
+    """Of a daemon, or of a leaf that has just started: the machine served before us."""
+
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.QUARANTINED, **STRANGER)
+        bench.put("default")
+        await bench.look()
+        bench.put("RED")
+        await bench.look()
+        return bench.vrf(), await bench.rows(), len(bench.watch.listed)
+
+    assert play(scenario) == ("RED", [], 1)
+
+
 def test_a_port_of_a_node_in_repair_that_was_never_taken_in_is_fenced_too():
     async def scenario(bench: Bench) -> Any:
         await bench.node(state=State.REPAIRING, **STRANGER)
         bench.put("default")
+        await bench.look()
         await bench.look()
         bench.put("RED")
         await bench.look()

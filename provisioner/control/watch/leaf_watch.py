@@ -175,10 +175,10 @@ class LeafWatch:
         self._owners = PortOwners()
         self._aside: frozenset[str] = frozenset()  # nodes with damaged rows
         self._ports_unknown = ""  # one of them whose ports cannot be read
-        # per leaf: ports that were in no customer's network at an earlier look
+        # per leaf: ports that two looks in a row saw in no customer's network, at some time: a
+        # single look may be wrong, as of a leaf that has just started
         self._idle: dict[str, frozenset[str]] = {}
-        # those that served as a stranger's: idle is what is seen so twice, as one look may be wrong
-        self._served: dict[str, frozenset[str]] = {}
+        self._rested: dict[str, frozenset[str]] = {}  # at the last look
         self._due: dict[str, float] = {}
         self._generation = -1
         self._lane = ReadQueue(LEAVES_MAX, self._begin)
@@ -216,7 +216,7 @@ class LeafWatch:
             del self._due[name]
             self.read.pop(name, None)
             self._idle.pop(name, None)
-            self._served.pop(name, None)
+            self._rested.pop(name, None)
         for name, leaf in leaves.items():
             if name not in self._due:
                 since = self._shards.find_start(leaf, self.duty) if moved else now
@@ -269,11 +269,11 @@ class LeafWatch:
         else:
             self._due[leaf] = self._clock.now()  # its rows change all the time
         self._list(leaf, suspects.listed)
-        idle = set(self._owners.find_ports(leaf)) - set(ports)
+        idle = frozenset(self._owners.find_ports(leaf)) - set(ports)
         listed = {name.partition("/")[2] for name in suspects.listed}
-        served = self._served.get(leaf, frozenset())
-        self._idle[leaf] = (self._idle.get(leaf, frozenset()) | (idle - served)) - listed
-        self._served[leaf] = (served - idle) | listed
+        both = idle & self._rested.get(leaf, frozenset())
+        self._idle[leaf] = (self._idle.get(leaf, frozenset()) | both) - listed
+        self._rested[leaf] = idle
         if self._apart is not None:
             await self._apart.check_leaf(leaf, self._owners.find_ports(leaf))
 

@@ -50,10 +50,10 @@ class PartitionWatch:
         self._clock = context.clock
         self._settings = context.settings
         self._partitions = partitions
-        # GUIDs of ours that were in no customer's network at the last look before they came to one;
-        # one that served a customer as a stranger's has to be seen so twice: one look may be wrong
+        # GUIDs of ours that two looks in a row saw in no customer's network, before they came to
+        # one: a single look may be wrong, as of a UFM that has just started
         self._idle: frozenset[str] = frozenset()
-        self._served: frozenset[str] = frozenset()
+        self._rested: frozenset[str] = frozenset()  # at the last look
         self._silent = ""  # why UFM could not be read, as the log has it
 
         async def move(ports: Sequence[Port], node: Node | None) -> MoveOutcome:
@@ -83,10 +83,10 @@ class PartitionWatch:
         if members is None:
             return
         suspects, self.listed = self._judge(members, owners, damaged, await self._vrfs())
-        idle = {g for g in owners if members.get(g, frozenset()) <= entitlement.SITE_VRFS}
+        idle = frozenset(g for g in owners if members.get(g, frozenset()) <= entitlement.SITE_VRFS)
         listed = {name.partition(" ")[0] for name in self.listed}
-        self._idle = ((self._idle & owners.keys()) | (idle - self._served)) - listed
-        self._served = (self._served - idle) | listed
+        self._idle = ((self._idle & owners.keys()) | (idle & self._rested)) - listed
+        self._rested = idle
         if not suspects:
             return
         before = await self._store.nodes.list_named(suspects)

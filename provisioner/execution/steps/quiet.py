@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from provisioner.adapters.redfish.service import raise_silence
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.collector import add_settings
@@ -12,7 +13,7 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.planning.machine_settings.pinned_sets import BIOS, SUPERNIC, find_card_kind
-from provisioner.ports import PortError, Unreachable
+from provisioner.ports import PortError
 
 
 async def check_quiet(site: Site, node: Node) -> Blocker | None:
@@ -28,12 +29,9 @@ async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
             return client
         running = await client.read_tasks()
         inventory = await client.read_firmware(node.id, name)
+        raise_silence(inventory.gaps)  # a root of trust that was not read may be copying
     except PortError as error:
         return blocked(error, f"{node.id}/{name}")
-    if unread := [g for g in inventory.gaps if g.reason is Reason.UNREACHABLE]:
-        # a root of trust that did not answer may be copying
-        silence = Unreachable(f"{unread[0].source}: {unread[0].detail}", maybe_executed=False)
-        return blocked(silence, f"{node.id}/{name}")
     copying = [
         f"{c.kind}/{c.slot}"
         for c in inventory.components

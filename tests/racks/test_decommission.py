@@ -30,6 +30,7 @@ from provisioner.integrations.racks.leaving.decommission_commands import (
 )
 from provisioner.integrations.racks.leaving.decommission_run import RESETS_MAX, Decommission
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.partitions.owed_acts import OwedActs
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import BEGAN, Line, open_log
@@ -75,7 +76,8 @@ class Leaving:
             client = NmxClient(Wire(self.manager), SwitchAddress("https://m"), self.rig.pause)
             told = {}
             with open_log(self.folder / "out.journal") as log, open_water(update.water) as store:
-                one = Decommission(update, log, client, store, self.disks, self.journals)
+                owed = OwedActs(self.folder, client)
+                one = Decommission(update, log, client, store, self.disks, self.journals, owed)
                 for name in names:
                     told[name] = await one.take(*update.find(name))
             return told

@@ -485,7 +485,7 @@ async def journey(world: World) -> dict[str, Any]:
     await prove(world, node, plan.parent, SLOTS)
     wire = Death(manager, [("PUT", True), ("POST", False), ("POST", True), ("DELETE", True)])
     client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
-    beside = TrayPartitions(plan, client, world.clock.sleep)
+    beside = TrayPartitions(plan, client, world.clock.sleep, world.clock.now)
     world.fabrics = Fabrics(AddressPlan(), memberships=(beside,))
     await restart(world)
     deaths = 0

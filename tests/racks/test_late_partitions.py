@@ -6,11 +6,15 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from proved_domain import see
 from test_handed_over_partitions import Rig, Wire, make_manager, make_node, owners, write_plan
+from typer.testing import CliRunner
 
 from provisioner.integrations.racks.partitions.handed_over import TrayPartitions
-from provisioner.integrations.racks.partitions.nmx_client import UNLISTED_S, NmxClient
+from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.partitions.owed_acts import FILE, UNLISTED_S
+from provisioner.integrations.racks.rack_commands import app
 from provisioner.model.node import Node, State
 from provisioner.ports import SwitchAddress
 
@@ -21,13 +25,17 @@ class Lasting:
     def __init__(self, folder: Path) -> None:
         self.manager = make_manager()
         self.wire = Wire(self.manager)
-        self.begin(write_plan(folder))
+        self.plan = write_plan(folder)
+        self.begin()
 
-    def begin(self, plan: Path) -> None:
+    def begin(self) -> None:
+        """Begin as a new process does."""
         client = NmxClient(
             self.wire, SwitchAddress("https://m"), self.pass_time, lambda: self.manager.now
         )
-        self.partitions = TrayPartitions(plan, client, self.pass_time)
+        self.partitions = TrayPartitions(
+            self.plan, client, self.pass_time, lambda: self.manager.now
+        )
 
     async def pass_time(self, seconds: float) -> None:
         self.manager.now += seconds
@@ -39,8 +47,9 @@ class Lasting:
         ]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
 def test_a_partition_that_is_listed_an_hour_late_is_waited_for_and_not_made_twice(
-    tmp_path: Path,
+    tmp_path: Path, *, restarts: bool
 ) -> None:
     """infra-controller#572: completed, and over an hour until NMX Manager's list had it."""
     rig = Lasting(tmp_path)
@@ -49,6 +58,8 @@ def test_a_partition_that_is_listed_an_hour_late_is_waited_for_and_not_made_twic
     for _ in range(6):
         (refused,) = rig.do("admit", node)
         assert refused.startswith("create acme.d01: 4 GPUs: the manager ")
+        if restarts:
+            rig.begin()
         (kept,) = rig.do("expel", make_node("t0", "acme", State.DRAINING))
         assert "does not list it yet; nothing is sent for it" in kept  # in none by the list alone
         assert rig.do("expel", make_node("t1", "acme", State.DRAINING)) == []
@@ -57,6 +68,107 @@ def test_a_partition_that_is_listed_an_hour_late_is_waited_for_and_not_made_twic
     assert rig.do("admit", node) == []
     assert rig.manager.log == ["PUT Default 12", "POST acme.d01 4", "PUT Default 8"]
     assert owners(rig.manager, "t0") == {"acme.d01"}
+    assert '"acts": []' in (tmp_path / FILE).read_text()  # the list ended them
+
+
+class Cut(Exception):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("after", [1, 2])  # answers that it lived to see
+def test_a_daemon_that_dies_beside_a_late_partition_neither_makes_it_twice_nor_frees_its_tray(
+    tmp_path: Path, after: int
+) -> None:
+    rig = Lasting(tmp_path)
+    rig.manager.partitions.clear()
+    rig.manager.faults.late_s = 4000.0
+    left = [after]
+    send = rig.wire.request
+
+    async def die(address: SwitchAddress, call: Any) -> Any:
+        if left[0] == 0:
+            raise Cut
+        if call.method == "POST" or left[0] < after:
+            left[0] -= 1
+        return await send(address, call)
+
+    rig.wire.request = die  # type: ignore[method-assign]
+    node, leaving = make_node("t0", "acme"), make_node("t0", "acme", State.DRAINING)
+    with pytest.raises(Cut):
+        rig.do("admit", node)
+    rig.wire.request = send  # type: ignore[method-assign]
+    rig.begin()
+    assert "does not list it yet" in rig.do("expel", leaving)[0]
+    assert "does not list it yet" in rig.do("admit", node)[0]
+    rig.manager.now += 4000.0
+    assert rig.do("admit", node) == []
+    assert rig.manager.log == ["POST acme.d01 4"]
+    assert rig.do("expel", leaving) == []
+    assert owners(rig.manager, "t0") == {""}
+
+
+def test_a_tray_whose_last_request_nobody_saw_the_answer_of_is_not_free_by_an_empty_list(
+    tmp_path: Path,
+) -> None:
+    rig = Lasting(tmp_path)
+    rig.manager.partitions.clear()
+    rig.manager.faults.late_s = 4000.0
+    send = rig.wire.request
+
+    async def die(address: SwitchAddress, call: Any) -> Any:
+        told = await send(address, call)
+        if call.method == "POST":
+            raise Cut
+        return told
+
+    rig.wire.request = die  # type: ignore[method-assign]
+    leaving = make_node("t0", "acme", State.DRAINING)
+    with pytest.raises(Cut):
+        rig.do("admit", make_node("t0", "acme"))
+    rig.wire.request = send  # type: ignore[method-assign]
+    rig.begin()
+    assert "may have it and does not list it yet" in rig.do("expel", leaving)[0]
+    rig.manager.now += 4000.0
+    assert rig.do("expel", leaving) == []
+    assert owners(rig.manager, "t0") == {""}
+
+
+def test_a_tray_of_a_partition_that_is_never_listed_leaves_by_a_persons_word_alone(
+    tmp_path: Path,
+) -> None:
+    """Neither time nor empty lists nor the manager's refusal of a second request prove it out."""
+    rig = Lasting(tmp_path)
+    rig.manager.partitions.clear()
+    rig.manager.faults.late_s = 10 * UNLISTED_S
+    leaving = make_node("t0", "acme", State.DRAINING)
+    rig.do("admit", make_node("t0", "acme"))
+    for _ in range(3):
+        rig.manager.now += 2 * UNLISTED_S
+        rig.begin()
+        assert "409" in rig.do("admit", make_node("t0", "acme"))[0]
+        assert "does not list it yet" in rig.do("expel", leaving)[0]
+    assert rig.do("expel", make_node("t1", "acme", State.DRAINING)) == []
+    (held,) = asyncio.run(rig.partitions.expel(leaving, [leaving], see("t0")))
+    command = held.unblock.partition("`provisioner rack ")[2].partition("`")[0]
+    words = [*command.replace("YOU", "amy").replace("REASON", "read").split(), "--yes"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert rig.do("expel", leaving) == []
+
+
+@pytest.mark.parametrize("spoilt", ["{", "no access"])
+def test_nothing_is_sent_and_nobody_leaves_while_what_is_owed_cannot_be_read(
+    tmp_path: Path, spoilt: str
+) -> None:
+    rig = Lasting(tmp_path)
+    if spoilt == "{":
+        (tmp_path / FILE).write_text(spoilt)
+    else:
+        (tmp_path / FILE).mkdir()
+    for verb, state in (("admit", State.RELEASED), ("expel", State.DRAINING)):
+        (refused,) = rig.do(verb, make_node("t0", "acme", state))
+        assert "is not kept, and nothing is sent" in refused
+    assert rig.manager.log == []
 
 
 def test_a_partition_that_is_never_listed_is_asked_for_again_after_two_hours(

@@ -56,7 +56,7 @@ async def journey(world: World) -> dict[str, Any]:
     await prove(world, node, plan.parent, SLOTS)
     wire = Death(manager, [("POST", True)])
     client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
-    beside = TrayPartitions(plan, client, world.clock.sleep)
+    beside = TrayPartitions(plan, client, world.clock.sleep, world.clock.now)
     world.fabrics = Fabrics(AddressPlan(), memberships=(beside,))
     await restart(world)
     assert world.daemon is not None

@@ -30,6 +30,7 @@ from provisioner.integrations.racks.leaving.decommission import (
 )
 from provisioner.integrations.racks.leaving.decommission_run import Decommission
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.partitions.owed_acts import OwedActs
 from provisioner.integrations.racks.partitions.partition_commands import read_manager_login
 from provisioner.integrations.racks.plan import (
     PlannedRack,
@@ -155,7 +156,8 @@ def decommission(
         try:
             with open_log(journal, mode) as log, open_water(water) as store:
                 client = NmxClient(wires[1], address, asyncio.sleep)
-                run = Decommission(made, log, client, store, found, open_journals)
+                owed = OwedActs(file.resolve().parent, client)
+                run = Decommission(made, log, client, store, found, open_journals, owed)
                 if not apply:
                     return await show(run, chosen)
                 ask_person(f"take {', '.join(u.name for _, u in chosen)} out for good", yes=yes)

@@ -19,6 +19,7 @@ from provisioner.integrations.racks.leaving.decommission import (
 )
 from provisioner.integrations.racks.nvue import NvosClient
 from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.partitions.owed_acts import OwedActs
 from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
 from provisioner.integrations.racks.update_log import (
@@ -51,6 +52,7 @@ class Decommission:
     store: WaterStore
     disks: Mapping[str, Disks]
     journals: Callable[[PlannedUnit], Sequence[str]]
+    owed: OwedActs  # what the manager may have and does not list
 
     def has_left(self, name: str) -> bool:
         return self._act(name).noted(LEFT)
@@ -124,12 +126,20 @@ class Decommission:
             return [f"the NVLink partitions cannot be read: {error}"]
         told: list[str] = []
         for tray in trays:
-            rack, unit = self.update.find(tray.name)
-            planned = plan_tray(Tray(self.update.plan, rack, unit, for_good=True), gpus, partitions)
+            found = Tray(self.update.plan, *self.update.find(tray.name), for_good=True)
+            told += await self._find_late(found)
+            planned = plan_tray(found, gpus, partitions)
             told += [f"{one.subject}: {one.detail}" for one in planned.blockers]
             told += [f"{tray.name} is in partition {act.name}" for act in planned.acts]
             told += [f"{tray.name}: {each}" for each in planned.wrong]
         return told
+
+    async def _find_late(self, tray: Tray) -> list[str]:
+        try:
+            late = await self.owed.settle(tray.concerns, tray.unit.name)
+        except PortError as error:
+            return [f"the NVLink partitions cannot be read: {error}"]
+        return [] if late is None else [f"{late.subject}: {late.detail}. {late.unblock}"]
 
     async def _reset(self, rack: PlannedRack, unit: PlannedUnit) -> str:
         """Have NVOS forget its configuration; done is that it opens with its factory password."""

@@ -2,8 +2,9 @@
 
 A node whose BMC is a planned tray's comes into the partition TENANT.DOMAIN after its ports are in
 its tenant's network, and its GPUs leave every partition before it counts as back. Nothing is
-remembered: before each request all operations of the manager have ended, and two looks ask for the
-same act; two looks that ask for none are the proof, and a killed daemon's successor does the same.
+remembered but what the manager owes (`owed_acts`): before each request all operations of the
+manager have ended, and two looks ask for the same act; two looks that ask for none are the proof,
+and a killed daemon's successor does the same.
 The manager's API has no fence: what a predecessor sent last may come late. So the second look of a
 proof lies LATE_S after anybody else could have sent anything.
 """
@@ -28,6 +29,7 @@ from provisioner.integrations.racks.partitions.nmx_client import (
     VARIABLE,
     NmxClient,
 )
+from provisioner.integrations.racks.partitions.owed_acts import OwedActs
 from provisioner.integrations.racks.partitions.tenant_partitions import (
     PartitionPlan,
     build_blocker,
@@ -57,10 +59,17 @@ class TrayPartitions:
     name = NAME
     check = GateCheck.NVLINK_PARTITION
 
-    def __init__(self, file: Path, client: NmxClient, pause: Callable[[float], Awaitable[None]]):
-        """`file`: the plan of racks."""
+    def __init__(
+        self,
+        file: Path,
+        client: NmxClient,
+        pause: Callable[[float], Awaitable[None]],
+        wall: Callable[[], float] = time.time,
+    ):
+        """`file`: the plan of racks, in the folder that keeps what is owed."""
         self._file = file
         self._client = client
+        self._owed = OwedActs(file.parent, client, wall)
         self._pause = pause
         self._plan: tuple[Stamp, RackPlan] | None = None
 
@@ -89,7 +98,7 @@ class TrayPartitions:
         """Take a tray that may have served out of every partition."""
         if not find_tenant(node) and self.check not in node.beside:
             return ()  # no tenant was given its GPUs; a handover brings them where they belong
-        return await self._bring(await self._find_tray(node, nodes, seen, ""))
+        return await self._bring(await self._find_tray(node, nodes, seen, ""), node.id)
 
     async def judge(
         self, node: Node, nodes: Sequence[Node], seen: Inventory | None
@@ -112,7 +121,7 @@ class TrayPartitions:
         said = wrong[0] if wrong else f"all GPUs of {tray.unit.name}, and no other tenant's"
         return (_row(tray.partition, RowVerdict.FAIL if wrong else RowVerdict.PASS, said),)
 
-    async def _bring(self, tray: Tray | Blocker | None) -> tuple[Blocker, ...]:
+    async def _bring(self, tray: Tray | Blocker | None, leaves: str = "") -> tuple[Blocker, ...]:
         if not isinstance(tray, Tray):
             return () if tray is None else (tray,)
         seen: PartitionPlan | None = None
@@ -128,7 +137,7 @@ class TrayPartitions:
                 return (build_blocker(tray.unit.name, detail),)
             if (busy := await self._client.wait_idle()) is not None:
                 return (busy,)
-            if (late := await self._client.settle(tray.concerns)) is not None:
+            if (late := await self._owed.settle(tray.concerns, leaves)) is not None:
                 return (late,)
             looked_at = self._client.now()
             sure_at = LATE_S + max(shared, self._client.unsure_at)
@@ -144,7 +153,7 @@ class TrayPartitions:
                 await self._pause(sure_at - looked_at)
                 continue
             if planned.acts and again:
-                if (failed := await self._client.make(planned.acts[0])) is not None:
+                if (failed := await self._owed.make(planned.acts[0])) is not None:
                     return (failed,)
                 seen = None
                 continue

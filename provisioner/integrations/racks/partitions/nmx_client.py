@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
 from time import monotonic
 from typing import Any
 from urllib.parse import quote
@@ -39,7 +40,22 @@ POLLS_MAX = 150
 IDLE_S = 60.0  # for what others began; then it is tried again
 IDLE_POLLS_MAX = 30
 LOOKS_MAX = 5  # after an operation ended, or was forgotten
-UNLISTED_S = 7200.0  # one was listed over an hour after its operation ended (infra-controller#572)
+
+
+class Fate(StrEnum):
+    """What is known of an act that is sent."""
+
+    TAKEN = "taken"  # the manager says so, and nobody saw its end
+    COMPLETED = "completed"  # by the manager's word; it is not listed so
+    VOID = "void"  # it was refused, or failed: it changes nothing any more
+    SO = "so"  # it is listed so
+
+
+class Rejected(Malformed):
+    """The manager refused a change, and did nothing."""
+
+
+async def _note_nothing(_: Fate, __: str) -> None: ...
 
 
 class NmxClient:
@@ -62,7 +78,6 @@ class NmxClient:
         # when a request of ours, or of a process before this one, may last have left and be on its
         # way: nothing at the manager tells
         self.unsure_at = now()
-        self._owed: dict[str, tuple[PartitionAct, float]] = {}  # not listed yet; until when
 
     async def look(self) -> tuple[Sequence[Gpu], Sequence[Partition]]:
         """Return GPUs and partitions as they are listed now. Raises PortError."""
@@ -72,20 +87,25 @@ class NmxClient:
         except ValueError as error:
             raise Malformed(str(error)) from None
 
-    async def make(self, act: PartitionAct) -> Blocker | None:
-        """Send one act, follow it, and prove it by the listing; return why it is not so."""
+    async def make(
+        self, act: PartitionAct, note: Callable[[Fate, str], Awaitable[None]] = _note_nothing
+    ) -> Blocker | None:
+        """Send one act, follow it, and prove it by the listing; return why it is not so. `note`
+        gets what becomes known of it, and its operation; nothing while nobody can tell.
+        """
         until = self.now() + ACT_S
-        said = ""
+        said = operation = ""
         try:
-            said = await self._follow(await self._send(act))
-        except LoginRefused as error:
-            return _no(act, error.reason, str(error))
-        except Unreachable as error:
-            if not error.maybe_executed:
+            operation = await self._send(act)
+            await note(Fate.TAKEN, operation)
+            said = await self._follow(operation)
+        except PortError as error:
+            lost = isinstance(error, Unreachable) and error.maybe_executed
+            if isinstance(error, LoginRefused | Rejected | Unreachable) and not lost:
+                await note(Fate.VOID, "")
+            if not lost:
                 return _no(act, error.reason, str(error))
             said = str(error)
-        except PortError as error:
-            return _no(act, error.reason, str(error))
         for number in range(LOOKS_MAX):
             if number and self.now() >= until:
                 break
@@ -93,30 +113,15 @@ class NmxClient:
                 await self._pause(POLL_S)
             try:
                 if is_so(act, (await self.look())[1]):
+                    await note(Fate.SO, operation)
                     return None
             except PortError as error:
                 said = said or str(error)
         if not said:
-            self._owed[act.name] = (act, self.now() + UNLISTED_S)
+            await note(Fate.COMPLETED, operation)
+        elif said.partition(":")[0] in ENDED:
+            await note(Fate.VOID, operation)
         return _no(act, Reason.CANNOT_TELL, said or "the manager does not list it so")
-
-    async def settle(self, concerns: Callable[[PartitionAct], bool]) -> Blocker | None:
-        """Return which act the manager said to have completed, and does not list yet: whoever it
-        concerns sends nothing and counts as nowhere, until it is listed or UNLISTED_S is over.
-
-        Raises PortError.
-        """
-        owed = [one for one in self._owed.values() if concerns(one[0])]
-        partitions = (await self.look())[1] if owed else ()
-        for act, until in owed:
-            left_s = until - self.now()
-            if left_s > 0 and not is_so(act, partitions):
-                detail = (
-                    "the manager completed it and does not list it yet; nothing is sent for it "
-                )
-                return _no(act, Reason.CANNOT_TELL, f"{detail}for {left_s / 60:.0f} minutes more")
-            del self._owed[act.name]
-        return None
 
     async def wait_idle(self) -> Blocker | None:
         """Wait until no operation of anybody runs; return why it does not come to that.
@@ -178,9 +183,18 @@ class NmxClient:
         if reply.status >= 500:
             raise Unreachable(status_words(reply), maybe_executed=True)
         if not 200 <= reply.status < 300:
-            raise Malformed(f"{what}: {status_words(reply)}")
+            raise Rejected(f"{what}: {status_words(reply)}")
         operation = _parse(reply).get("operationId")
         return operation if isinstance(operation, str) and len(operation) <= 128 else ""
+
+    async def read_status(self, operation: str) -> str:
+        """Return how an operation stands, "" where it is not shown. Raises PortError."""
+        try:
+            shown = await self._get(f"/operations/{quote(operation, safe='')}")
+        except Malformed:
+            return ""
+        status = shown.get("Status") if isinstance(shown, dict) else None
+        return status if isinstance(status, str) else ""
 
     async def _follow(self, operation: str) -> str:
         """Wait for the end of an operation; return what is said of one that did not succeed."""

@@ -16,6 +16,7 @@ from provisioner.cli.options.checked_options import JsonOption, check_ca, check_
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.partitions.owed_acts import OwedActs
 from provisioner.integrations.racks.partitions.tenant_partitions import (
     PartitionPlan,
     plan_partitions,
@@ -67,7 +68,7 @@ def partitions(
             changes = "; ".join(map(str, planned.acts))
             ask_person(f"send this to the manager: {strip_controls(changes)}", yes=yes)
             now = _read_tenants(campaign)  # who uses a tray may have changed while a person thought
-            return await _carry_out(asked, limited, now, planned)
+            return await _carry_out(OwedActs(file.parent, asked), asked, limited, now, planned)
         finally:
             await transport.close()
 
@@ -96,6 +97,7 @@ def _read_tenants(campaign: Path) -> dict[str, str | None]:
 
 
 async def _carry_out(
+    owed: OwedActs,
     asked: NmxClient,
     plan: RackPlan,
     tenants: dict[str, str | None],
@@ -112,7 +114,8 @@ async def _carry_out(
         )
         return again, changed
     for act in planned.acts:
-        if (failed := await asked.make(act)) is not None:
+        late = await owed.settle(lambda one, name=act.name: one.name == name)  # type: ignore[misc]
+        if (failed := late or await owed.make(act)) is not None:
             return plan_partitions(plan, tenants, *await asked.look()), failed
     return plan_partitions(plan, tenants, *await asked.look()), None
 

@@ -254,9 +254,10 @@ def batch(rack: Rack) -> Rack:
     return rack
 
 
-def rotate_batch(rack: Rack, *more: str) -> tuple[int, list[str]]:
-    rack.run(issuer=AUTHORITY[0])  # writes the issuer's file
-    words = ["rotate-certificate", str(rack.folder / "r.yaml"), "s0", "s1", "s2"]
+def rotate_batch(rack: Rack, *more: str, plan: Path | None = None) -> tuple[int, list[str]]:
+    if plan is None:
+        rack.run(issuer=AUTHORITY[0])  # writes the issuer's file
+    words = ["rotate-certificate", str(plan or rack.folder / "r.yaml"), "s0", "s1", "s2"]
     words += ["--bundle", str(rack.folder), "--issuer", str(rack.folder / "issuer.pem")]
     words += ["--manager", rack.url, "--user", "rw-user", "--ca", str(rack.folder / "ca.pem")]
     words += ["--journal", str(rack.folder / "batch.journal"), *more]
@@ -311,15 +312,37 @@ def test_a_batch_with_one_bundle_that_would_be_refused_sends_none(batch: Rack) -
     assert batch.sent == []
 
 
-def test_two_rotations_of_one_plan_are_not_under_way_at_one_time(batch: Rack) -> None:
+@pytest.mark.parametrize("beside", ["the same plan", "renamed", "a copy", "another manager"])
+def test_two_rotations_of_one_domain_are_not_under_way_at_one_time(
+    batch: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
     """Each with a journal of its own, so that no journal keeps them apart."""
-    with (batch.folder / "r.yaml").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        code, said = rotate_batch(batch, "--apply", "--yes")
-    assert code
-    assert "another rotation of certificates of this plan is under way" in " ".join(said)
-    assert batch.sent == []
-    assert rotate_batch(batch, "--apply", "--yes")[0] == 0
+    seen: list[tuple[int, list[str]]] = []
+    plan = batch.folder / "r.yaml"
+    go_on = rotate_commands._rotate_all
+
+    def begin_beside() -> tuple[int, list[str]]:
+        (tmp_path / "b").mkdir()
+        copy = tmp_path / "b" / "r.yaml"
+        copy.write_text(plan.read_text())
+        if beside == "renamed":
+            copy = copy.replace(plan)
+        words = ["--apply", "--yes", "--journal", str(tmp_path / "b" / "journal")]
+        if beside == "another manager":
+            words += ["--manager", "https://127.0.0.2:1"]
+        return rotate_batch(batch, *words, plan=plan if beside == "the same plan" else copy)
+
+    async def act_beside_another(*words: Any) -> None:
+        if not seen:
+            seen.append(await asyncio.to_thread(begin_beside))
+        await go_on(*words)
+
+    monkeypatch.setattr(rotate_commands, "_rotate_all", act_beside_another)
+    rotate_batch(batch, "--apply", "--yes")
+    (second,) = seen
+    assert second[0]
+    assert "another rotation of certificates is under way there" in " ".join(second[1])
+    assert len(batch.sent) == 3
 
 
 class Forgetful:

@@ -7,11 +7,11 @@ switch at a time; it is done when a TLS handshake with the controller's port sho
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
+import hashlib
+import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +36,7 @@ from provisioner.integrations.racks.duty.switch_bundle import (
     read_bundle,
 )
 from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
 from provisioner.integrations.racks.partitions.partition_commands import read_manager_login
 from provisioner.integrations.racks.partitions.tenant_partitions import ENDED
@@ -186,7 +187,7 @@ def rotate_certificate(
     authority = _read_issuer(issuer)
     address = read_manager_login(manager, user)
     check_ca("--ca", ca)
-    with _alone(file):
+    with _alone(plan, names, address.url):
         left = _judge(wanted, authority, read_log(journal))
         if not left:
             return
@@ -263,17 +264,23 @@ def _prepare(plan: RackPlan, name: str, bundle: Path, profile: str, *, several: 
 
 
 @contextmanager
-def _alone(plan: Path) -> Iterator[None]:
-    """Hold a plan of racks against another rotation on this machine. Raises InputError."""
-    held = os.open(plan, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _alone(plan: RackPlan, switches: Sequence[str], manager: str) -> Iterator[None]:
+    """Hold what is rotated against another rotation on this machine, whatever files it is given:
+    the manager, and each NVLink domain. The kernel lets go of the names with the process.
+
+    Raises InputError.
+    """
+    units = [(rack, unit) for rack in plan.racks for unit in rack.units if unit.name in switches]
+    with ExitStack() as held:
+        for name in (manager, *sorted({domain_of(*each) or each[0].name for each in units})):
+            one = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            try:
+                told = hashlib.sha256(name.encode()).hexdigest()
+                one.bind(f"\0provisioner-rotation-{told}")
+            except OSError:
+                problem = "another rotation of certificates is under way there"
+                raise InputError("RACKS", name, problem, "Wait for its end.") from None
         yield
-    except BlockingIOError:
-        problem = "another rotation of certificates of this plan is under way"
-        raise InputError("RACKS", str(plan), problem, "Wait for its end.") from None
-    finally:
-        os.close(held)
 
 
 def _read_bundle(file: Path) -> Bundle:

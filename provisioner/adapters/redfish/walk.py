@@ -466,9 +466,10 @@ class Walk:
         self._gap(pages[0].path, Reason.MALFORMED if listed else Reason.BUSY, detail)
 
     def _cut_off(self, path: str, why: str) -> Resource:
+        """Leave a resource out as one that did not answer: what it would show is not known."""
         self._cut += 1
         return (
-            self._gap(path, Reason.TOO_LARGE, why)
+            self._gap(path, Reason.UNREACHABLE, why)
             if self._cut <= _CUT_NAMED_MAX
             else Resource(path)
         )

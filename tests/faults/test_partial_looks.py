@@ -1,7 +1,8 @@
-"""What keeps a host from a reset: something may be written that its BMC does not tell in full."""
+"""A BMC that tells a part of what it has: it is neither quiet, nor taken for read."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import virtual_time
 from rig import MemoryBmcs, World
 
+from provisioner.execution.observe.collector import Collector
 from provisioner.execution.steps.quiet import check_quiet
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker
@@ -73,3 +75,29 @@ def test_a_root_of_trust_that_is_copying_or_unread_keeps_its_host_from_a_reset(
 
     assert bool(refused) is bool(why)
     assert refused is None or why in refused.detail
+
+
+class Slow(MemoryBmcs):
+    """A BMC each of whose answers takes two minutes."""
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        reply = await super().request(bmc, replace(call, timeout_s=600.0))
+        await asyncio.sleep(120.0)
+        return reply
+
+
+def test_a_reading_that_is_cut_off_for_its_time_is_no_inventory(tmp_path: Path) -> None:
+    async def story() -> tuple[object, tuple[Blocker, ...]]:
+        world = World(tmp_path, nodes=1, seed=5)
+        await world.take_in()
+        world.transport = Slow(world.services, world.wire)
+        (node,) = [n for n in await world.store.nodes.list() if n.kind is NodeKind.HOST]
+        (host,) = [b for b in node.bmcs if b.kind == "host"]
+        alone = node.model_copy(update={"bmcs": (host,)})
+        return await Collector((await world.build()).site, {}).without_system(alone, None)
+
+    inventory, refused = virtual_time.run(story())
+
+    assert inventory is None
+    assert "took more than 900 s" in refused[0].detail
+    assert refused[0].unblock

@@ -195,7 +195,8 @@ class Membership(Protocol):
         self, nodes: Sequence[Node], admitted: Callable[[Node], Awaitable[bool]]
     ) -> Mapping[str, Drift] | None:
         """Return by node what one look shows to be otherwise than proved, of those that serve and
-        of those that serve nobody; None: nobody can look. `admitted`: whether the release of one
-        that serves brought it in. Raises `PortError`, `InputError` and `OSError`.
+        of those that serve nobody, with nothing for one that is right; one that is missing was not
+        judged. None: nobody can look. `admitted`: whether the release of one that serves brought it
+        in. Raises `PortError`, `InputError` and `OSError`.
         """
         ...

@@ -259,3 +259,29 @@ def test_a_manager_that_is_not_set_any_more_ends_no_alert_nor_its_hold(site: Sit
     seen = site.watch(again=unset)
     assert "n-t0" in seen["first"]["held"]
     assert seen["then"] == seen["first"]
+
+
+def _take_out(site: Site) -> None:
+    lines = site.rig.plan.read_text().splitlines(keepends=True)
+    site.rig.plan.write_text("".join(line for line in lines if "name: t0," not in line))
+
+
+def _readdress(site: Site) -> None:
+    site.rig.plan.write_text(site.rig.plan.read_text().replace("bmc-t0.test", "bmc-t9.test"))
+
+
+def _rename(site: Site) -> None:
+    move(site.rig.manager, "t0", "blue.d01", "acme.d01")
+    site.rig.plan.write_text(site.rig.plan.read_text().replace("name: t0,", "name: t8,"))
+
+
+@pytest.mark.parametrize("hide", [_take_out, _readdress, _rename])
+def test_an_alert_stands_while_nobody_judges_its_tray_any_more(
+    site: Site, hide: Callable[[Site], None]
+) -> None:
+    break_it, _ = FOUND["in another tenant's"]
+    break_it(site.rig.manager)
+    seen = site.watch(2, again=lambda: hide(site))
+    assert "n-t0" in seen["first"]["held"]
+    assert "n-t0" in seen["then"]["held"]
+    assert seen["then"]["told"]["n-t0"] == seen["first"]["told"]["n-t0"]

@@ -2,8 +2,8 @@
 
 A difference that two looks in a row show, with the node's row as it was, is an alert of the node,
 which no tenant gets while it stands; nothing is ever changed by it. It ends when two looks in a row
-show none. While a system gives no whole answer, all alerts stand, and a notice says so; those of a
-node stand while something of it cannot be told.
+show that part of the node to be right, or by a person's word (`alert clear`). While a system gives
+no whole answer, knows no such node any more, or cannot tell something of it, its alerts stand.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class MembershipWatch:
             return ()
         both = {name: _meet(seen, last[name]) for name, seen in now.items() if name in last}
         told = {name: self._list_signals(name, one, drift) for name, drift in both.items()}
-        await self._level(f"watch.{one.check}", told, frozenset(now) | frozenset(last))
+        right = {name: now[name][1].part for name in both if now[name] == last[name]}
+        await self._level(f"watch.{one.check}", told, right)
         return [each.message for name in sorted(told) for each in told[name]]
 
     def _list_signals(self, node: str, system: Membership, drift: Drift) -> Sequence[Signal]:
@@ -103,19 +104,20 @@ class MembershipWatch:
         ]
 
     async def _level(
-        self, source: str, told: Mapping[str, Sequence[Signal]], doubted: frozenset[str]
+        self, source: str, told: Mapping[str, Sequence[Signal]], right: Mapping[str, str]
     ) -> None:
-        """Raise what two looks showed; clear what neither of them did."""
+        """Raise what two looks showed; clear what both of them showed to be right."""
         if self.book is None:
             return
         keeper = AlertKeeper(self.book, self.context.store, self.context.clock, _submit_nothing)
+        standing = [a for a in await self.book.list() if a.active and a.source == source]
         for name, seen in told.items():
-            if seen:  # else its row changed meanwhile
-                unread = [one.target for one in seen if one.id == UNREAD]
-                await keeper.level(name, {source: seen}, unread)
-        standing = {a.node for a in await self.book.list() if a.active and a.source == source}
-        for name in sorted(standing - doubted):
-            await keeper.level(name, {source: []})
+            targets = {a.target for a in standing if a.node == name}
+            if seen:
+                unread = {one.target for one in seen if one.id == UNREAD}
+                await keeper.level(name, {source: seen}, unread | targets - {seen[0].target})
+            elif targets and name in right:
+                await keeper.level(name, {source: []}, targets - {right[name]})
 
 
 def _meet(now: tuple[object, Drift], last: tuple[object, Drift]) -> Drift:

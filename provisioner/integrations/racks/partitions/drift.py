@@ -34,8 +34,10 @@ def find_drift(
     gpus: Sequence[Gpu],
     partitions: Sequence[Partition],
 ) -> Mapping[str, Drift]:
-    """Return by node what is not as it has to be. `placed`: the nodes by their trays; `owed`: of
-    these, by node, who came into a partition with its release.
+    """Return by judged node what is not as it has to be, or nothing.
+
+    `placed`: the nodes by their trays; `owed`: of these, by node, who came into a partition with
+    its release.
     """
     found: dict[str, Drift] = {}
     listed = list_trays(plan, gpus)
@@ -62,8 +64,7 @@ def find_drift(
                 wrong += _find_elsewhere(name, own, gpus, partitions)
             else:
                 wrong += _find_elsewhere("", own, gpus, partitions)
-            if wrong or unread:
-                found[node.id] = Drift(unit.name, frozenset(wrong), frozenset(unread))
+            found[node.id] = Drift(unit.name, frozenset(wrong), frozenset(unread))
     return found
 
 

@@ -58,8 +58,10 @@ async def drive_serials(service: Service) -> tuple[str, ...]:
     is no absence.
     """
     system = await service.read_system()
+    if system is None:
+        raise Unreachable("no system is listed", maybe_executed=False)
     walk = service.walk()
-    storages = None if system is None else await walk.read_child(system, "Storage")
+    storages = await walk.read_child(system, "Storage")
     if storages is None:
         return ()
     drives: list[str] = []

@@ -123,8 +123,12 @@ def of_type(members: Iterable[Resource], schema: str) -> list[Resource]:
 
 def host_system(systems: Sequence[Resource]) -> Resource | None:
     """The system that customers use: not the HGX baseboard behind the same BMC."""
-    hosts = [s for s in systems if not _BASEBOARD_SYSTEM.search(read_id(s))]
+    hosts = [s for s in systems if not is_baseboard(s)]
     return next(iter(hosts or systems), None)
+
+
+def is_baseboard(system: Resource) -> bool:
+    return _BASEBOARD_SYSTEM.search(read_id(system)) is not None
 
 
 def host_manager(managers: Sequence[Resource], system: Resource | None) -> Resource | None:

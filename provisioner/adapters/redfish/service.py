@@ -15,7 +15,12 @@ from typing import Any
 from provisioner.adapters.redfish import messages
 from provisioner.adapters.redfish.messages import body_of, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of, text
-from provisioner.adapters.redfish.parts import host_manager, host_system, of_type
+from provisioner.adapters.redfish.parts import (
+    host_manager,
+    host_system,
+    is_baseboard,
+    of_type,
+)
 from provisioner.adapters.redfish.walk import ROOT, Allowance, Resource, Sightings, Walk
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.ports import (
@@ -215,13 +220,19 @@ class Service:
         return body_of(reply)
 
     async def read_system(self, *, alone: bool = False) -> Resource | None:
-        """The host's system, read now; `alone`: nothing else is read or changed soon."""
+        """The host's system, read now; `alone`: nothing else is read or changed soon.
+
+        Raises `PortError` while it is not shown: the baseboard beside it is never taken for it.
+        """
         if not alone:
             await self.learn()
-        if self._found.system is not None:
-            resource = await self.walk(alone=alone).read(self._found.system)
+        known = self._found.system
+        if known is not None:
+            walk = self.walk(alone=alone)
+            resource = await walk.read(known)
             if resource.data:
                 return resource
+            raise_unread(walk.unread)
         walk = self.walk()
         systems = of_type(
             await walk.read_linked(await walk.read_root(), "Systems"), "ComputerSystem"
@@ -229,6 +240,10 @@ class Service:
         host = host_system(systems)
         if host is None or not host.data:
             raise_unread(walk.gaps)
+        if host is None or is_baseboard(host):
+            raise_unread(walk.unread)
+            if known is not None and not is_baseboard(Resource(known)):
+                raise Unreachable(f"{known}: it is listed no more", maybe_executed=False)
         self._found.system = host.path if host is not None else None
         return host
 

@@ -14,7 +14,8 @@ BOTH = ("EmmcWipe", "NvmeWipe")
 @pytest.mark.parametrize(
     ("waiting", "states", "result", "sentence"),
     [
-        ((), ("BL2", "UEFI", None), Result.DONE, "for 600 s the card came to UEFI"),
+        ((), ("BL2", None, "UEFI"), Result.DONE, "for 600 s the card came to UEFI"),
+        ((), ("BL2", "UEFI", None), Result.NOT_DONE, "no progress of its boot"),
         ((), ("UEFI", "OsIsRunning"), Result.NOT_DONE, "former system still starts"),
         ((), ("OsIsRunning", "UEFI"), Result.NOT_DONE, "former system still starts"),
         (("NvmeWipe",), ("UEFI",), Result.NOT_DONE, "NvmeWipe still waits"),

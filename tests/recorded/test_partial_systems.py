@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import virtual_time
+from golden_requests import read_tree
 from tree_transport import ADDRESS, TreeTransport
 
+from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.ports import Unreachable
+from provisioner.execution.observe.inband import shows_tpm
+from provisioner.execution.steps import methods_redfish
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.plan import Step
+from provisioner.ports import BmcAddress, Call, Reply, Unreachable
 from provisioner.quirks import Quirk
+from provisioner.settings import Settings
 
 V1 = "/redfish/v1"
 SYSTEM = f"{V1}/Systems/1"
@@ -64,3 +73,48 @@ def test_a_baseboard_is_not_taken_for_a_host_that_is_not_listed_yet() -> None:
 def test_a_host_whose_bmc_lists_no_system_has_not_shown_its_drives() -> None:
     with pytest.raises(Unreachable, match="no system is listed"):
         asyncio.run(client_of(TreeTransport(with_baseboard())).drive_serials())
+
+
+def test_a_bmc_that_lists_a_part_of_its_systems_denies_no_tpm() -> None:
+    client = client_of(TreeTransport(with_baseboard("HGX_Baseboard_0", counted=2)))
+
+    with pytest.raises(Unreachable, match="2 members are counted"):
+        asyncio.run(shows_tpm(client))
+
+
+class Card(TreeTransport):
+    """A BlueField whose system is in these states of its boot, one reading after the other."""
+
+    def __init__(self, tree: dict[str, Any], states: list[str | None]) -> None:
+        super().__init__(tree)
+        self.states = states
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        reply = await super().request(bmc, call)
+        if not call.path.endswith("/Systems/Bluefield"):
+            return reply
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        body = json.loads(reply.body) | {"BootProgress": {"OemLastState": state}}
+        return Reply(200, {}, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(("between", "is_proved"), [("BL2", True), (None, False)])
+def test_a_boot_that_is_not_shown_is_no_installer_that_ran(
+    between: str | None, is_proved: bool
+) -> None:
+    """The same bundle ran before: a progress that a BMC leaves out for once proves nothing."""
+    tree = read_tree("bluefield3")
+    bundle = tree[f"{V1}/UpdateService/FirmwareInventory/DPU_OS"]["Version"]
+    running = "OsIsRunning"
+    card = Card(tree, [running, running, between, between, running])
+    step = Step.model_construct(
+        component="bluefield.bundle", from_version=bundle, to_version=bundle
+    )
+    site: Any = SimpleNamespace(clock=virtual_time.VirtualClock(), settings=Settings(site="s"))
+    node = Node(id="n", kind=NodeKind.HOST)
+    client = Redfish(card, ADDRESS, quirks.identify(tree[V1]))
+
+    told = virtual_time.run(methods_redfish._installed(site, node, step, client, "DPU_0"))
+
+    assert (told is None) is is_proved
+    assert told is None or "not installed" in told.detail

@@ -14,6 +14,7 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.diagnostics import collect_measurements
 from provisioner.adapters.redfish.parsing import at, link, objects
 from provisioner.adapters.redfish.parsing import text as text_of
+from provisioner.adapters.redfish.service import raise_unread
 from provisioner.checks import attested_firmware
 from provisioner.checks.attestation.certificate_chains import (
     ANSWER_BYTES_MAX,
@@ -311,14 +312,20 @@ async def read_resets(client: Redfish) -> dict[str, str]:
 
 
 async def shows_tpm(client: Redfish) -> bool:
-    """Return whether a system of this BMC lists an enabled TPM 2.0 among its `TrustedModules`."""
+    """Return whether a system of this BMC lists an enabled TPM 2.0 among its `TrustedModules`.
+
+    Raises `PortError` if none does, and not all systems could be read.
+    """
     walk = client.service.walk()
     systems = (await walk.read_linked(await walk.read_root(), "Systems"))[:MEMBERS_MAX]
-    return any(
+    is_shown = any(
         module.get("InterfaceType") == "TPM2_0" and at(module, "Status", "State") == "Enabled"
         for system in systems
         for module in objects(system.data.get("TrustedModules"))
     )
+    if not is_shown:
+        raise_unread(walk.unread)
+    return is_shown
 
 
 async def read_secure_boot(client: Redfish) -> bool | None:

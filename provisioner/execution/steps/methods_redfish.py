@@ -352,9 +352,10 @@ async def _installed(
     while site.clock.now() < until:
         await site.clock.sleep(site.settings.poll_s)
         try:
-            state = await client.boot_progress() or "unknown"
-            if state not in BFB_RUNNING or not was_away:
-                was_away = was_away or state not in BFB_RUNNING
+            progress = await client.boot_progress()
+            state = progress or "unknown"
+            if progress is None or progress not in BFB_RUNNING or not was_away:
+                was_away = was_away or (progress is not None and progress not in BFB_RUNNING)
                 continue
             inventory = await client.read_firmware(node.id, bmc)
         except PortError:

@@ -95,10 +95,9 @@ def judge_wipe(
         )
     if _RUNNING in states:
         return Result.NOT_DONE, f"{names}: accepted, and the card's former system still starts"
-    known = [state for state in states if state]
-    if not known:
+    if not states or not states[-1]:  # a system may have started unseen
         return Result.NOT_DONE, f"{names}: carried out, and the card shows no progress of its boot"
-    seen = f"for {watched_s:.0f} s the card came to {known[-1]}, and no system started"
+    seen = f"for {watched_s:.0f} s the card came to {states[-1]}, and no system started"
     return Result.DONE, f"{names}: carried out by the card's UEFI; {seen}"
 
 

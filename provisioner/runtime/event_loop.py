@@ -23,11 +23,10 @@ from typing import Any
 SWITCH_S = 0.0005
 SETTLED_S = 60.0  # after a start, the fleet's rows are read and the first rounds are under way
 DAY_S = 86400.0
-# New objects that bring a collection of the young ones. Every request of this program leaves some
-# hundred in cycles (TLS, futures, exceptions), whose end is dear: at 10,000 a collection held the
-# loop for 90 ms while a fleet was read first, at CPython's 700 the collections of a look at a node
-# took a fourteenth of its CPU time (perf).
-YOUNG_MAX = 3_000
+# New objects that bring a collection of the young ones, which takes longer the larger the process:
+# at 10,000 one held the loop for 90 ms while a fleet was read first, at 3,000 with those that
+# survived for 149 ms; at CPython's 700 they took a fourteenth of the CPU time of a look (perf).
+YOUNG_MAX = 1_500
 # Collections of the young ones that bring one of those that survived them: at CPython's 10, with
 # 10,000 young ones, it held the loop for up to 127 ms.
 YOUNG_TURNS = 3

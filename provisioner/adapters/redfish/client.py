@@ -137,7 +137,7 @@ class Redfish:
         self._kept = Service(transport, address, quirk, pause)
         self._kept.allowance = allowance
         self._leaks = LeakReader(self._kept)
-        self._admit = admit or self._admit_by_detectors
+        self._admit = admit  # not our own method: a cycle keeps all that was read until it is found
 
     @property
     def service(self) -> Service:
@@ -226,7 +226,7 @@ class Redfish:
 
         Each such act here asks it again; an act that begins by switching the host off asks before.
         """
-        return await self._admit()
+        return await (self._admit or self._admit_by_detectors)()
 
     async def reset_system(self, kind: str) -> Blocker | None:
         """`ComputerSystem.Reset` with this ResetType. Already being there is no error."""

@@ -31,7 +31,7 @@ async def read_neighbours(store: SqlStore, node: Node) -> tuple[Neighbour, ...]:
         names = sorted({p.switch for p in node.ports})
     else:
         nodes = await store.nodes.list()
-        names = sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
+        names = sorted({n.id for n in nodes for p in n.ports if p.switch == node.id})
     ends = []
     for name in names:
         inventory = await store.evidence.get_inventory(name)

@@ -93,8 +93,8 @@ class Disruptions:
         if step.disruption is not Disruption.SWITCH:
             return ()
         async with turn(ADMISSION):
-            active = await self._store.operations.list_active()
-            taken = {o.node: Disruption(o.phase) for o in active if o.phase and o.node != node.id}
+            under_way = await self._store.operations.list_disrupting()
+            taken = {o.node: Disruption(o.phase) for o in under_way if o.node != node.id}
             nodes = await self._store.nodes.list()
             reasons = find_admission_reasons(node, step, nodes, taken, self._percent, self._plan)
             if not reasons:

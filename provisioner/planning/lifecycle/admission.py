@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from provisioner.model.base import Record
@@ -112,23 +112,28 @@ def has_too_many(driven: int, part: int) -> bool:
 # Decide whether a switch may go down: conflicting outages, remaining traffic, and recovery.
 
 
-def rails_of(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
-    """Return the rails whose cables end on each leaf."""
+def rails_of(
+    nodes: Iterable[Node], leaves: Collection[str] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Return the rails whose cables end on each leaf, or on each of `leaves` alone."""
     rails: dict[str, set[int]] = {}
     for node in nodes:
         for port in node.ports:
-            rails.setdefault(port.switch, set()).add(port.rail)
+            if leaves is None or port.switch in leaves:
+                rails.setdefault(port.switch, set()).add(port.rail)
     return {leaf: tuple(sorted(numbers)) for leaf, numbers in rails.items()}
 
 
-def find_rail_conflicts(node: Node, nodes: Sequence[Node], down: Iterable[str]) -> tuple[str, ...]:
+def find_rail_conflicts(
+    node: Node, nodes: Sequence[Node], down: Collection[str]
+) -> tuple[str, ...]:
     """Return a reason for each leaf in `down` that shares a rail with `node`.
 
     Two leaves of one rail are never down together.
     """
-    if node.kind is not NodeKind.SWITCH:
+    if node.kind is not NodeKind.SWITCH or not down:
         return ()
-    rails = rails_of(nodes)
+    rails = rails_of(nodes, {node.id, *down})
     mine = {*rails.get(node.id, ())}
     return tuple(
         f"{leaf} carries rail {min(shared)} as well and is down"

@@ -41,6 +41,10 @@ class SqlOperationRepository:
     async def list_active(self) -> Sequence[Operation]:
         return await self._transactions.recall(operation_rows.active_operations)
 
+    async def list_disrupting(self) -> Sequence[Operation]:
+        """Return the active ones in a phase: what their steps take out of service."""
+        return await self._transactions.recall(operation_rows.disrupting_operations)
+
     get = reads(operation_rows.read_operation)
 
     # Become the operation's driver: raise the epoch, which fences the previous driver.

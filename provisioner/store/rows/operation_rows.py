@@ -42,6 +42,8 @@ _ACTIVE = (
     .where(operations.c.status == str(OperationStatus.ACTIVE))
     .order_by(operations.c.node)
 )
+_DISRUPTING = _ACTIVE.where(operations.c.phase != "")
+_NAMES = tuple(operations.c.keys())  # of a whole row, in its order
 _OF_NODE = select(ledger).where(ledger.c.node == bindparam("name")).order_by(ledger.c.id)
 _LAST_NUMBER = select(func.max(operations.c.number)).where(operations.c.node == bindparam("name"))
 _TAKEN = (
@@ -106,8 +108,8 @@ def _columns(operation: Operation) -> dict[str, object]:
 
 def read_operation_row(row: Row[Any]) -> Operation:
     """Return the operation of a whole row; raises `DamagedRow`."""
-    fields = dict(row._mapping)
-    fields.pop("number")
+    fields = dict(zip(_NAMES, row, strict=True))  # a row's own mapping takes four times as long
+    del fields["number"]
     try:
         return Operation(**fields)
     except ValidationError as error:
@@ -123,6 +125,11 @@ def read_operation(connection: Connection, operation_id: str) -> Operation | Non
 def active_operations(connection: Connection) -> Sequence[Operation]:
     """Return the operations that a daemon drives again when it starts, by node."""
     return readable_operations(connection, _ACTIVE)
+
+
+def disrupting_operations(connection: Connection) -> Sequence[Operation]:
+    """Return the active operations whose step takes something out of service, by node."""
+    return readable_operations(connection, _DISRUPTING)
 
 
 def readable_operations(connection: Connection, query: Select[Any]) -> tuple[Operation, ...]:

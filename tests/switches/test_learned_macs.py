@@ -77,10 +77,28 @@ def test_a_table_that_cannot_be_read_is_never_an_empty_one(system: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", FDBSHOW.replace("entries 4", "entries 3"), FDBSHOW.partition("Total")[0], "no such table"],
+    [
+        "",
+        FDBSHOW.replace("entries 4", "entries 3"),
+        FDBSHOW.replace("entries 4", "entries 5"),
+        FDBSHOW.replace("7C:FE:90:80:9F:05", "7cfe.9080.9f05"),
+        FDBSHOW.partition("Total")[0],
+        "Total number of entries 4",
+        "no such table",
+    ],
 )
 def test_a_table_without_a_total_that_holds_its_entries_is_not_read(text: str) -> None:
     assert sonic_state.read_macs(text) is None
+
+
+def test_a_row_is_an_entry_whatever_its_type_is_called() -> None:
+    told = sonic_state.read_macs(
+        FDBSHOW.replace("Ethernet20  Dynamic", "Ethernet20  DYNAMIC LOCAL")
+    )
+
+    assert told == sonic_state.read_macs(FDBSHOW)
+    assert told is not None
+    assert len(told) == 4
 
 
 def test_an_entry_behind_a_tunnel_has_no_port() -> None:

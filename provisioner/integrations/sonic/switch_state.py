@@ -40,9 +40,8 @@ _COUNTED = (
 _MODE = re.compile(r"^System Mode: (Normal|Maintenance)\s*$", re.MULTILINE)
 _OID = re.compile(r"oid:0x[0-9a-f]{1,16}")
 _ADDRESS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_MAC = re.compile(
-    r"^ *\d+ +\d+ +((?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}) +(\S+) +(?:Dynamic|Static) *$",
-    re.MULTILINE,
+_ROW = re.compile(
+    r"^ *\d+ +\S+ +((?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}) +(\S+)(?: +\S+)* *$", re.MULTILINE
 )
 _MACS_END = re.compile(r"^Total number of entries (\d{1,6})\s*$", re.MULTILINE)
 _STATUS = re.compile(r"^\s+Status: *(\S.*?)\s*$", re.MULTILINE)
@@ -122,18 +121,25 @@ def read_neighbours(answer: Any) -> tuple[NeighbourState, ...] | None:
 
 
 def read_macs(text: str) -> dict[str, str] | None:
-    """Return MAC -> port of the forwarding database; None if its total is not its entries' number.
+    """Return MAC -> port of the forwarding database; None if its total is not its rows' number.
 
-    An entry behind a tunnel has addresses in the place of its port, on lines of their own; it is
-    counted by the total alone, thus a table with any is only as long as its total at most.
+    A row behind a tunnel has addresses in the place of its port, on lines of their own.
     """
     if len(text) > TEXT_MAX:
         return None
     totals = _MACS_END.findall(text)
-    entries = _MAC.findall(text)
-    if not totals or len(entries) > sum(int(t) for t in totals):
+    rows = _ROW.findall(text)
+    if not totals or len(rows) != sum(int(t) for t in totals):
         return None
-    return {mac.lower(): port for mac, port in entries}
+    return {mac.lower(): port for mac, port in rows if not _is_address(port)}
+
+
+def _is_address(port: str) -> bool:
+    try:
+        ipaddress.ip_address(port)
+    except ValueError:
+        return False
+    return True
 
 
 def read_routes(answer: Any) -> tuple[RouteState, ...] | None:

@@ -90,3 +90,16 @@ def test_fabric_manager_runs_only_with_nvswitches(fabric: str, state: str, value
     text = f"fabric {fabric}\nfabric_manager {state}\n"
 
     assert read_facts(text, (), 9216)["fabric_manager"] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("acs 0000:00:01.0 0000\nacs 0000:00:02.0 \n", "off"),
+        ("acs 0000:00:01.0 0000\nacs 0000:00:02.0 001d\n", "on"),
+        ("acs 0000:00:01.0 \nacs 0000:00:02.0 \n", ""),  # no setpci
+        ("", ""),  # no lspci
+    ],
+)
+def test_bridges_that_show_no_controls_have_none_that_are_off(text: str, value: str) -> None:
+    assert read_facts(text, (), 9216)["acs"] == value

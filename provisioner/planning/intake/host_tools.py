@@ -196,7 +196,7 @@ def read_facts(text: str, rail_cards: Iterable[str], rail_mtu: int) -> dict[str,
             shared.setdefault(name, set()).add(value)
     facts |= {n: "|".join(sorted(v)) for n, v in shared.items() if n not in _DERIVED}
     facts["roce_ecn"] = _join_ends(shared)
-    facts["acs"] = "off" if all(_is_clear(v) for v in shared.get("acs", ())) else "on"
+    facts["acs"] = _judge_bridges(shared.get("acs", ()))
     facts["fabric_manager"] = _judge_fabric_manager(shared)
     facts["rails"] = "on" if rails and all(rails) else "off"
     return facts
@@ -227,10 +227,14 @@ def _join_ends(shared: Mapping[str, set[str]]) -> str:
     return "|".join(sorted(ends)) if both else ""
 
 
-def _is_clear(bridge: str) -> bool:
-    """Return whether a bridge has no ACS control set; without the capability it prints none."""
-    _, _, value = bridge.partition(" ")
-    return not value or (bool(_HEX.fullmatch(value)) and int(value, 16) == 0)
+def _judge_bridges(bridges: Iterable[str]) -> str:
+    """Return "off" if no bridge has an ACS control set; "" where none shows its controls.
+
+    A bridge without the capability prints none, and so does each one without lspci or setpci.
+    """
+    values = [value for _, _, value in (bridge.partition(" ") for bridge in bridges) if value]
+    clear = all(_HEX.fullmatch(value) and int(value, 16) == 0 for value in values)
+    return ("off" if clear else "on") if values else ""
 
 
 def _judge_fabric_manager(shared: Mapping[str, set[str]]) -> str:

@@ -13,10 +13,11 @@ from heard_site import DETECTORS, HeardSite
 
 from provisioner.adapters.redfish.eventing.events import read_document
 from provisioner.integrations.racks.duty.rack_events import GAP_S
+from provisioner.integrations.racks.water_file import wait_for_water
 from provisioner.integrations.sim.racks.rack import tell_leak
 from provisioner.integrations.twin import loop
 from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.ports import Secret
+from provisioner.ports import Call, Reply, Secret
 
 REACTION_S = 2.0
 LEAK = tell_leak(f"{DETECTORS}/Chassis_0_LeakDetector_0_ColdPlate", "Degraded")
@@ -193,3 +194,38 @@ def test_the_streams_of_units_rest_while_their_campaign_runs(tmp_path: Path) -> 
         assert len(site.rack.streams["r0-t0"]) == 1
 
     live(lambda: HeardSite(tmp_path, 1, 2, 1), act)
+
+
+def test_a_wet_unit_that_does_not_go_off_keeps_the_latch_from_no_command_nor_other_leak(
+    tmp_path: Path,
+) -> None:
+    """It takes each Off and stays on, which is looked at for two minutes, and sends events."""
+    waited: list[float] = []
+
+    async def act(site: HeardSite) -> None:
+        now = asyncio.get_running_loop().time
+        request = site.wires.request
+
+        async def refuse(address: Any, call: Call) -> Reply:
+            name = site.rack.hosts[address.url.rstrip("/")][0]
+            if call.method == "POST" and name == "r0-t0":
+                return Reply(204, {}, b"")
+            return await request(address, call)
+
+        site.wires.request = refuse  # type: ignore[method-assign]
+        site.leak("r0-t0")
+        for number in range(300):
+            await asyncio.sleep(1.0)
+            site.rack.send("r0-t0", LEAK)
+            if number % 37 == 5:
+                begun = now()
+                async with wait_for_water(tmp_path / "water.json", asyncio.sleep) as store:
+                    waited.append(now() - begun)
+                    assert store.units["r0-t0"].latched
+            if number == 200:
+                site.leak("r1-t1")
+
+    site = live(lambda: HeardSite(tmp_path, 2, 3, 1), act)
+    assert len(waited) == 8
+    assert max(waited) <= 30.0
+    assert site.off["r1-t1"] - site.leaked["r1-t1"] <= REACTION_S

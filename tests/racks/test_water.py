@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from rack_trees import ROOT, Tree, tray
 from typer.testing import CliRunner, Result
 from water_walk import TRAYS, Walk
 
-from provisioner.integrations.racks import rack_commands, water_commands
+from provisioner.integrations.racks import rack_commands, water_commands, water_file
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.water import (
     UnitWater,
@@ -359,6 +360,27 @@ def test_a_second_command_and_a_damaged_file_are_refused(tmp_path: Path) -> None
     file.write_text("{")
     with pytest.raises(InputError), open_water(file):
         pass
+
+
+def test_a_persons_word_waits_for_the_file_and_is_told_who_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tmp_path / "racks.json"
+    plan.write_text(PLAN.model_dump_json())
+    file = tmp_path / "w.json"
+    words = ["dry", str(plan), "t1", "--water", str(file), "--who", "amy", "--why", "new hose"]
+    monkeypatch.setattr(water_file, "WAIT_S", 0.01)
+    monkeypatch.setattr(water_file, "WAITS_MAX", 20)
+    with open_water(file) as store:
+        store.units["t1"] = UnitWater(state=WaterState.WET, latched=True, dry_looks=2)
+        store.save()
+        held = CliRunner().invoke(rack_commands.app, words)
+    assert held.exit_code
+    assert f"another command holds it: process {os.getpid()} (" in f"{held.output}{held.exception}"
+    free = CliRunner().invoke(rack_commands.app, words)
+    assert free.exit_code == 0, free.output
+    with open_water(file) as store:
+        assert not store.units["t1"].latched
 
 
 def test_a_wet_unit_without_an_address_is_told_to_be_on(tmp_path: Path) -> None:

@@ -66,7 +66,13 @@ from provisioner.integrations.racks.update_trays import (
     find_detail,
     read_tray,
 )
-from provisioner.integrations.racks.update_world import Admit, Update, keep_dry, wait_all
+from provisioner.integrations.racks.update_world import (
+    Admit,
+    Update,
+    follow_offs,
+    keep_dry,
+    wait_all,
+)
 from provisioner.integrations.racks.water import WaterState
 from provisioner.integrations.racks.water_commands import Racked
 from provisioner.integrations.racks.water_file import BUILDING, wait_for_water
@@ -106,14 +112,17 @@ class Hands:
         under_way = {name for key in keys for name in self.jobs[key].racks}
         hosts = {name for key in keys for name in self.jobs[key].hosts}
         self._tenants = await self.update.read_tenants(hosts, hold=True) if hosts else {}
-        async with wait_for_water(self.update.water, self.update.pause) as store:
+        async with (
+            follow_offs() as offs,
+            wait_for_water(self.update.water, self.update.pause) as store,
+        ):
             self._racked = {
                 rack.name: self.update.open_rack(rack, store)
                 for rack in self.update.plan.racks
                 if rack.name in under_way
             }
             for racked in self._racked.values():
-                known = await keep_dry(self.update, racked)
+                known = await keep_dry(self.update, racked, offs)
                 judged = racked.judge(known).items()
                 self._water |= {name: state for name, (state, _) in judged}
             acts = [self.acts[key] for key in keys]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
@@ -186,33 +187,54 @@ def is_wet(reading: UnitReading) -> bool:
     return any(one.moisture is Moisture.WET for one in reading.leaks)
 
 
-async def keep_dry(update: Update, racked: Racked) -> Mapping[str, UnitWater]:
+@contextlib.asynccontextmanager
+async def follow_offs() -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Wait at the end for each Off that was begun: whoever held the file let go of it by then."""
+    offs: list[asyncio.Task[None]] = []
+    try:
+        yield offs
+    except asyncio.CancelledError:
+        for task in offs:
+            task.cancel()
+        raise
+    finally:
+        await asyncio.gather(*offs, return_exceptions=True)
+    await wait_all(offs)
+
+
+async def keep_dry(
+    update: Update, racked: Racked, offs: list[asyncio.Task[None]] | None = None
+) -> Mapping[str, UnitWater]:
     """Look at the water of a rack, store it, and force off what is wet and on.
 
-    What is seen wet waits for no other unit of the rack: one that is mute takes minutes.
+    What is seen wet waits for no other unit of the rack: one that is mute takes minutes. `offs`
+    gets the Offs that were begun, of what is stored as wet by then; None: they are waited for.
     """
-    offs: dict[str, asyncio.Task[None]] = {}
+    begun: dict[str, asyncio.Task[None]] = {}
 
     async def read(unit: PlannedUnit) -> UnitReading:
         reading = await update.read_water(unit)
         if is_wet(reading):
-            offs[unit.name] = asyncio.create_task(put_off(update, racked, unit.name, reading))
+            begun[unit.name] = asyncio.create_task(put_off(update, racked, unit.name, reading))
         return reading
 
     try:
         known = await racked.look(read)
     except BaseException:
-        for task in offs.values():
+        for task in begun.values():
             task.cancel()
         raise
-    held = {name: one for name, one in known.items() if one.latched and name not in offs}
+    held = {name: one for name, one in known.items() if one.latched and name not in begun}
     left = {name: racked.readings[name] for name in held if name in racked.readings}
-    offs |= {
+    begun |= {
         name: asyncio.create_task(switch_off(update, racked, {name: known[name]}))
         for name, reading in left.items()
         if reading.power != "Off"
     }
-    await wait_all(offs.values())
+    if offs is None:
+        await wait_all(begun.values())
+    else:
+        offs += begun.values()
     return known
 
 

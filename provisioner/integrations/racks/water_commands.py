@@ -47,8 +47,8 @@ from provisioner.integrations.racks.water import (
 from provisioner.integrations.racks.water_file import (
     BUILDING,
     WaterStore,
-    open_water,
     read_building,
+    wait_for_water,
 )
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Power
@@ -306,7 +306,7 @@ def water(
     async def run() -> tuple[Mapping[str, tuple[WaterState, str]], list[Blocker]]:
         transport = RedfishTransport(ca_file=ca)
         try:
-            with open_water(file) as store:
+            async with wait_for_water(file, asyncio.sleep, _tell) as store:
                 racked = Racked(planned, transport, addresses, store, building)
                 known = await racked.look()
                 failed = await switch_wet_off(racked, known) if off else []
@@ -386,13 +386,19 @@ def dry(
         planned.find(unit.removeprefix(BUILDING))
     else:
         find_unit(planned, unit)
-    with open_water(file) as store:
-        told = clear_latch(unit, store.units.get(unit, UnitWater()), who, why)
-        if isinstance(told, Blocker):
-            typer.echo(f"refused: {told.subject}: {told.detail}. {told.unblock}", err=True)
-            raise typer.Exit(1)
-        store.units[unit] = told
-        store.save()
+
+    async def clear() -> UnitWater | Blocker:
+        async with wait_for_water(file, asyncio.sleep, _tell) as store:
+            told = clear_latch(unit, store.units.get(unit, UnitWater()), who, why)
+            if isinstance(told, UnitWater):
+                store.units[unit] = told
+                await store.keep()
+            return told
+
+    told = asyncio.run(clear())
+    if isinstance(told, Blocker):
+        typer.echo(f"refused: {told.subject}: {told.detail}. {told.unblock}", err=True)
+        raise typer.Exit(1)
     typer.echo(f"{unit} may get power again once two more looks are dry.")
 
 
@@ -437,7 +443,7 @@ def power(
     async def run() -> tuple[Blocker, ...]:
         transport = RedfishTransport(ca_file=ca)
         try:
-            with open_water(file) as store:
+            async with wait_for_water(file, asyncio.sleep, _tell) as store:
                 racked = Racked(rack, transport, addresses, store, building, plan=planned)
                 if refused := await racked.find_refusals(wanted, reset):
                     return refused
@@ -455,6 +461,10 @@ def power(
     if refused:
         raise typer.Exit(1)
     typer.echo(f"would send {reset} to {unit}. Nothing was done." if dry_run else f"{unit}: {act}")
+
+
+def _tell(why: str) -> None:
+    typer.echo(strip_controls(why), err=True)
 
 
 def ask_person(sentence: str, *, yes: bool) -> None:

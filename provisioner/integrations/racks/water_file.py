@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
+import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import Field
 
+from provisioner.integrations.racks.locks import hold_name
 from provisioner.integrations.racks.plan import read_record
 from provisioner.integrations.racks.water import UnitWater
 from provisioner.model.base import Record
@@ -86,47 +88,91 @@ def read_building(file: Path, rack: str, now: float) -> tuple[LeakDetector, ...]
 def open_water(file: Path) -> Iterator[WaterStore]:
     """Hold the file for one command; a second one is refused. Raises InputError."""
     lock = file.with_name(f".{file.name}.lock")
-    try:
-        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        problem = f"it cannot be written ({error.strerror})"
-        raise InputError("--water", str(file), problem, "Name a file in your folder.") from None
-    try:
+    busy = HeldFile("--water", str(file), "another command holds it", "Wait for its end.")
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            problem = "another command holds it"
-            raise HeldFile("--water", str(file), problem, "Wait for its end.") from None
+            held = stack.enter_context(hold_name(lock, busy))
+            os.ftruncate(held, 0)
+            os.pwrite(held, _describe_holder().encode(), 0)
+        except HeldFile:
+            raise HeldFile("--water", str(file), _read_holder(lock), "Wait for its end.") from None
+        except OSError as error:
+            problem = f"it cannot be written ({error.strerror})"
+            raise InputError("--water", str(file), problem, "Name a file in your folder.") from None
         units = read_record(file, WaterFile).units if file.exists() else {}
         store = WaterStore(file, dict(units))
         try:
             yield store
         finally:
             store.close()
-    finally:
-        os.close(held)
+
+
+def _describe_holder() -> str:
+    words = " ".join(sys.argv[1:3])  # "rack water": no file's name, and nothing secret
+    at = time.strftime("%H:%M:%S UTC", time.gmtime())
+    return f"process {os.getpid()} ({words[:60]}), since {at}"
+
+
+def _read_holder(lock: Path) -> str:
+    """Return who holds a file, as far as that can be told."""
+    try:
+        told = lock.read_bytes()[:200].decode()
+    except (OSError, UnicodeDecodeError):
+        told = ""
+    return (
+        f"another command holds it: {told}"
+        if told.isprintable() and told
+        else "another command holds it"
+    )
 
 
 @contextlib.asynccontextmanager
 async def wait_for_water(
-    file: Path, pause: Callable[[float], Awaitable[None]]
+    file: Path,
+    pause: Callable[[float], Awaitable[None]],
+    say: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[WaterStore]:
-    """Hold the file once nobody else does: the loops of one daemon, and a command. Raises
-    InputError.
+    """Hold the file once nobody else does: the loops of one daemon, and a command. It waits some
+    minutes at most, and loops that look at many racks give way to it. Raises InputError.
     """
-    for tries_left in reversed(range(WAITS_MAX)):
-        try:
-            held = open_water(file)
-            store = held.__enter__()
-            break
-        except HeldFile:
-            if not tries_left:
-                raise
-        await pause(WAIT_S)
+    with contextlib.ExitStack() as waiting:
+        queued = False
+        for tries_left in reversed(range(WAITS_MAX)):
+            try:
+                held = open_water(file)
+                store = held.__enter__()
+                break
+            except HeldFile as error:
+                if not tries_left:
+                    raise
+                if tries_left == WAITS_MAX - 1:
+                    say(f"{error} It is waited for, for {WAITS_MAX * WAIT_S:.0f} s at most.")
+                with contextlib.suppress(HeldFile, OSError):  # another one waits already
+                    if not queued:
+                        waiting.enter_context(hold_name(_next(file), error))
+                        queued = True
+            await pause(WAIT_S)
     try:
         yield store
     finally:
         held.__exit__(None, None, None)
+
+
+async def give_way(file: Path, pause: Callable[[float], Awaitable[None]]) -> None:
+    """Wait while others wait for the file, who get it once all that hold it have ended."""
+    for _ in range(WAITS_MAX):
+        try:
+            with hold_name(_next(file), HeldFile("--water", str(file), "it is wanted", "")):
+                return
+        except HeldFile:
+            await pause(WAIT_S)
+        except OSError:
+            return
+
+
+def _next(file: Path) -> Path:
+    """Return what is held by who waits for the file."""
+    return file.with_name(f".{file.name}.next")
 
 
 class WaterStore:

@@ -28,12 +28,13 @@ from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, RackPlan, read_plan
 from provisioner.integrations.racks.update_world import (
     Update,
+    follow_offs,
     is_wet,
     keep_dry,
-    put_off,
+    switch_off,
     wait_all,
 )
-from provisioner.integrations.racks.water_file import WaterStore, wait_for_water
+from provisioner.integrations.racks.water_file import WaterStore, give_way, wait_for_water
 from provisioner.model.input_error import InputError
 from provisioner.model.node import State
 from provisioner.runtime import permit
@@ -108,11 +109,13 @@ class RackWater:
 
     async def _look(self, update: Update, racks: Sequence[PlannedRack]) -> None:
         slots = asyncio.Semaphore(RACKS_AT_ONCE)
-        async with self._hold(update) as store:
+        async with follow_offs() as offs:
 
             async def one(rack: PlannedRack) -> None:
                 async with slots:
-                    await keep_dry(update, update.open_rack(rack, store))
+                    await give_way(update.water, update.pause)
+                    async with self._hold(update) as store:
+                        await keep_dry(update, update.open_rack(rack, store), offs)
 
             await wait_all(one(rack) for rack in racks)
 
@@ -147,7 +150,10 @@ class RackWater:
             if not is_wet(reading):
                 return
             async with self._hold(update) as store:
-                await put_off(update, update.open_rack(rack, store), name, reading)
+                racked = update.open_rack(rack, store)
+                known = await racked.store_wet(name, reading)
+            if reading.power != "Off":  # it may refuse that, and goes on to send events
+                await switch_off(update, racked, known)
 
     def _hear(self, node: str, bmc: str, document: Pushed) -> None:
         if (name := self._units.get((node, bmc))) is not None:

@@ -20,9 +20,11 @@ from typer.testing import CliRunner
 
 from provisioner.integrations.building_water.building_commands import Asking, hear, open_broker
 from provisioner.integrations.building_water.isolation import Isolation, Request, RequestFile
-from provisioner.integrations.racks import rack_commands
+from provisioner.integrations.racks import isolation_commands, rack_commands
+from provisioner.integrations.racks.locks import hold_name
 from provisioner.integrations.racks.water import UnitWater, WaterState
 from provisioner.integrations.racks.water_file import WaterFile, read_isolation
+from provisioner.model.input_error import InputError
 
 NOW = 1_800_000_000.0
 LIQUID = "RackLiquidIsolationRequest"
@@ -157,7 +159,8 @@ def plan(tmp_path: Path) -> Path:
 def isolate(tmp_path: Path, wet: tuple[str, ...], *words: str) -> Any:
     latched = UnitWater(state=WaterState.WET, latched=True, because="wet", since=NOW)
     water = tmp_path / "water.json"
-    water.write_text(WaterFile(units=dict.fromkeys(wet, latched)).model_dump_json())
+    looked = {f"t{n}": UnitWater(state=WaterState.DRY, because="dry") for n in range(3)}
+    water.write_text(WaterFile(units={**looked, **dict.fromkeys(wet, latched)}).model_dump_json())
     given = ["isolate", str(plan(tmp_path)), "r01", "--water", str(water)]
     given += ["--requests", str(tmp_path / "isolation.json"), "--who", "amy", "--why", "drips"]
     return CliRunner().invoke(rack_commands.app, [*given, *words])
@@ -189,6 +192,38 @@ def test_isolation_is_asked_for_two_leaking_units_and_taken_back_once_none_is_we
     file.write_text("{")
     assert isolate(tmp_path, ("t0", "t1"), "--yes").exit_code != 0
     assert file.read_text() == "{"
+
+
+def test_isolation_is_not_taken_back_by_an_empty_latch_nor_beside_coolant_that_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "isolation.json"
+    assert isolate(tmp_path, ("t0", "t1"), "--yes").exit_code == 0
+    asked = file.read_bytes()
+    kept = isolate(tmp_path, (), "--end", "--yes", "--water", str(tmp_path / "none.json"))
+    assert kept.exit_code
+    (tmp_path / "none.json").write_text("{}")
+    kept = isolate(tmp_path, (), "--end", "--yes", "--water", str(tmp_path / "none.json"))
+    assert "the file of the latch has no look at t0, t1, t2" in kept.output
+
+    def leak(*_: object, **__: object) -> None:
+        isolate(tmp_path, ("t1",), "--end", "--yes")  # writes the file of the latch
+
+    monkeypatch.setattr(isolation_commands, "ask_person", leak)
+    busy = isolate(tmp_path, (), "--end")
+    assert "held as wet: t1" in busy.output
+    assert file.read_bytes() == asked
+
+
+def test_of_two_commands_at_one_time_neither_loses_the_others_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation_commands, "TRIES", 2)
+    other = InputError("", "", "", "")
+    with hold_name(tmp_path / ".isolation.json.lock", other):
+        second = isolate(tmp_path, ("t0", "t1"), "--yes")
+    assert "another command writes it" in f"{second.output}{second.exception}"
+    assert not (tmp_path / "isolation.json").exists()
 
 
 @pytest.mark.parametrize("words", [["--requests", "r.json"], ["--integration", "PROV"],

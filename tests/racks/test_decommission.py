@@ -125,6 +125,9 @@ WRONG: dict[str, tuple[Callable[[Leaving], Any], str, str]] = {
     "journal": (lambda s: setattr(s, "journals", lambda _: ["winter is not proved"]), "s0",
                 "winter is not proved"),
     "tray is on": (lambda _: None, "s0", "t0 is On, and has to be Off"),
+    "another tray": (lambda s: setattr(s.rig.tray("t0"), "slot", 5), "t0", "slot"),
+    "another switch": (lambda s: (s.power_off(), setattr(s.rig.switch("s0"), "chassis", "1829999")),
+                       "s0", "1829999"),
     "rest stays": (lambda _: None, "p0", "s0 of its rack has not left"),
 }  # fmt: skip
 

@@ -281,6 +281,30 @@ def make_two(folder: Path, *options: str, at_once: int = 1, tenant: str = "") ->
     return site
 
 
+def test_a_campaign_keeps_others_from_the_bmcs_of_the_domains_that_are_out_alone(
+    tmp_path: Path,
+) -> None:
+    """The other racks' streams of events stay open while it runs: a leak there is off at once."""
+    site = make_two(tmp_path)
+    duty = site.duty()
+    busy: list[frozenset[str]] = []
+    written: list[tuple[str, bool]] = []
+    duty.on_busy = lambda units: busy.append(frozenset(units))
+    site.rig.rack.watch = lambda event: written.append((event.unit, event.unit in duty.busy))
+
+    async def scenario() -> None:
+        await RackHolds(duty).tick()
+        await duty.tick()
+
+    asyncio.run(scenario())
+    assert {unit for unit, _ in written} >= {"p0", "p1"}
+    assert all(kept for _, kept in written)
+    first, second = (frozenset({f"t{n}", f"s{n}", f"p{n}"}) for n in range(2))
+    assert busy[0] == busy[-1] == first | second  # all is read before and after
+    assert {first, second} <= set(busy[1:-1]) <= {first, second, frozenset()}
+    assert duty.busy == ()
+
+
 def test_a_domain_that_is_held_from_the_begin_is_not_called_proved(tmp_path: Path) -> None:
     site = make_two(tmp_path)
     site.rig.tray("t1").slot = 17

@@ -11,7 +11,9 @@ import typer
 
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.building_water.isolation import Request, RequestFile
+from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import build_graph, derive_impact
+from provisioner.integrations.racks.locks import hold_name
 from provisioner.integrations.racks.plan import PlannedRack, RackPlan, read_plan, read_record
 from provisioner.integrations.racks.water import UnitWater
 from provisioner.integrations.racks.water_commands import (
@@ -26,6 +28,8 @@ from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.runtime.whole_files import replace_file
 
+TRIES = 100  # of the requests' file, which each command has for a moment
+
 
 def find_isolation_refusal(
     rack: PlannedRack, known: Mapping[str, UnitWater], *, isolate: bool
@@ -33,11 +37,14 @@ def find_isolation_refusal(
     """Return why isolation may not be asked for, or not be taken back: by what the latch holds."""
     wet = [unit.name for unit in rack.units if known.get(unit.name, UnitWater()).latched]
     own = known.get(f"{BUILDING}{rack.name}", UnitWater()).latched
+    unread = [u.name for u in rack.units if u.kind is not Kind.POWER_SHELF and u.name not in known]
     if isolate and not own and len(wet) < ISOLATE_MIN:
         detail = f"{len(wet)} of its units are held as wet, and {ISOLATE_MIN} are needed"
         remedy = "Force the unit off: `rack water --off`. The building's operators decide the rest."
-    elif not isolate and (own or wet):
+    elif not isolate and (own or wet or unread):
         detail = f"held as wet: {', '.join([*wet, *(['its own sensor'] if own else [])][:4])}"
+        if not (own or wet):
+            detail = f"the file of the latch has no look at {', '.join(unread[:4])}"
         remedy = "Dry it, look twice, then say so: `rack dry`."
     else:
         return None
@@ -74,14 +81,18 @@ def isolate(
     if not file.is_file():
         problem = "there is no such file, which is the latch"
         raise InputError("--water", str(file), problem, "Look first: `rack water`.")
-    known = read_record(file, WaterFile).units
-    if (refused := find_isolation_refusal(wanted, known, isolate=not end)) is not None:
-        typer.echo(f"refused: {refused.subject}: {refused.detail}. {refused.unblock}", err=True)
-        raise typer.Exit(1)
+    _check(file, wanted, end=end)
     if not end:
         typer.echo(f"lost without {rack}: {_say_lost(planned, wanted)}")
     ask_person(f"{'take back' if end else 'ask for'} the isolation of {rack}", yes=yes)
-    _store(requests, rack, Request(isolate=not end, who=who, why=why, at=time.time()))
+    busy = InputError("--requests", str(requests), "another command writes it", "Give it again.")
+    try:
+        with hold_name(requests.with_name(f".{requests.name}.lock"), busy, TRIES):
+            _check(file, wanted, end=end)  # coolant may have come while a person thought
+            _store(requests, rack, Request(isolate=not end, who=who, why=why, at=time.time()))
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError("--requests", str(requests), problem, "Make room.") from None
     typer.echo(f"{rack}: {'no isolation' if end else 'isolation'} is asked for in {requests}")
     told = None if building is None else read_isolation(building, rack, time.time())
     for name, said in ({} if told is None else told.told).items():
@@ -95,12 +106,18 @@ def _say_lost(planned: RackPlan, rack: PlannedRack) -> str:
     return ", ".join(list(lost.lost)[:40])
 
 
+def _check(file: Path, rack: PlannedRack, *, end: bool) -> None:
+    """Say why it is refused, and exit, by what the latch holds now."""
+    known = read_record(file, WaterFile).units
+    if (refused := find_isolation_refusal(rack, known, isolate=not end)) is not None:
+        typer.echo(f"refused: {refused.subject}: {refused.detail}. {refused.unblock}", err=True)
+        raise typer.Exit(1)
+
+
 def _store(file: Path, rack: str, asked: Request) -> None:
-    """Write the request beside the others. Raises InputError: a file that is damaged is kept."""
+    """Write the request beside the others. Raises InputError for a damaged file, which is kept, and
+    OSError.
+    """
     before = read_record(file, RequestFile).racks if file.exists() else {}
     written = RequestFile(racks={**before, rack: asked}).model_dump_json(indent=2)
-    try:
-        replace_file(file, written + "\n", mode=0o666, lasting=True)
-    except OSError as error:
-        problem = f"it cannot be written ({error.strerror})"
-        raise InputError("--requests", str(file), problem, "Make room.") from None
+    replace_file(file, written + "\n", mode=0o666, lasting=True)

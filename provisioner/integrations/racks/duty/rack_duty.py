@@ -19,7 +19,7 @@ from typing import Protocol
 from provisioner.adapters.redfish.eventing.events import Pushed
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import PASSWORD
-from provisioner.integrations.racks.campaign import ActKind, CampaignFile
+from provisioner.integrations.racks.campaign import ActKind, CampaignFile, group_units
 from provisioner.integrations.racks.campaign_run import Outcome, Step
 from provisioner.integrations.racks.duty.approval import (
     LINES_MAX,
@@ -223,11 +223,15 @@ class RackDuty:
 
     async def _carry(self, campaign: Path, approval: Approval, told: _Told) -> None:
         update = await self.open_campaign(campaign, approval)
-        self.busy = frozenset(update.addresses)
-        self.on_busy(self.busy)
+        self._keep_busy(update)
         update.who_uses = partial(self._ask, update.plan, update.asked, told.mark)
         update.grace_s = approval.grace_h * 3600
-        update.tell = told.tell
+
+        async def tell(outcome: Outcome, domains: Collection[str], why: Mapping[str, str]) -> None:
+            self._keep_busy(update, domains)
+            await told.tell(outcome, domains, why)
+
+        update.tell = tell
         update.halted = told.is_halted
         async with hold_log(campaign / "journal") as journal:
             empty = not any(journal.list_keys())
@@ -247,6 +251,18 @@ class RackDuty:
             uncertain = await self._certify(update, campaign) if proved else ()
             await told.end(outcome, hands.why, uncertain)
 
+    def _keep_busy(self, update: Update, domains: Collection[str] | None = None) -> None:
+        """Have nobody else follow the units of domains that are out; None: of all, which are read.
+
+        Their BMCs have a connection for a push, which takes minutes, and one for readings.
+        """
+        jobs = group_units(update.plan)
+        units = (
+            unit.name for job in jobs if domains is None or job in domains for _, unit in jobs[job]
+        )
+        self.busy = frozenset(units)
+        self.on_busy(self.busy)
+
     async def _end_idle(self, update: Update, campaign: Path, told: _Told) -> None:
         """Write how a campaign stands that has no acts now."""
         if told.held:
@@ -258,6 +274,7 @@ class RackDuty:
 
     async def _certify(self, update: Update, campaign: Path) -> Sequence[str]:
         """Read all racks once more, and sign what is proved of each; return why one is not."""
+        self._keep_busy(update)
         read = await read_rack_units(update)
         why: list[str] = []
         for rack in update.plan.racks:

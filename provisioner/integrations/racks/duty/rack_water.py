@@ -46,7 +46,6 @@ NOTICES_MAX = 16  # racks that are named
 NAMED_MAX = 4  # units of each
 LOOK_S = 30.0  # at one unit, because of an event; else the poll sees it
 LOOKS_AT_ONCE = 64  # of a whole site, beside the poll
-_BUSY = frozenset({RackCampaignState.WAITS, RackCampaignState.RUNNING})
 RACKS_AT_ONCE = 8  # of 27 BMCs each: no more requests than a watch of as many hosts
 
 
@@ -163,8 +162,9 @@ class RackWater:
         """Follow the BMCs of all trays and switches, but those whose events come otherwise.
 
         The watch of this daemon follows those of released hosts, and tells `_hear`; among several
-        daemons it is another one's. While a campaign has a unit its rounds read it, and a stream
-        would be one connection too many.
+        daemons it is another one's. A BMC has two connections of ours at most: while a campaign has
+        its domain out, one is for a push, which takes minutes, and one for its detectors, which
+        each round reads. A stream would be a third, or hide a leak for as long as a push.
         """
         placed = self.duty.placed
         self._units = {(node.id, ref.name): name for name, (node, ref) in placed.items()}
@@ -182,13 +182,13 @@ class RackWater:
 
 
 def _find_racks_out(folder: Path) -> Collection[str]:
-    """Return the racks of campaigns that run, or begin at any time."""
+    """Return the racks of campaigns that may begin at any time, and are read for that."""
     out: set[str] = set()
     with contextlib.suppress(InputError, OSError):  # `RackDuty` tells of it; water is read anyway
         for campaign in list_campaigns(folder):
             with contextlib.suppress(InputError, OSError):
                 state = read_state(campaign)
-                if state is None or state.state in _BUSY:
+                if state is None or state.state is RackCampaignState.WAITS:
                     out |= set(read_approval(campaign).racks)
     return out
 

@@ -33,6 +33,7 @@ class Seen:
     journals: Sequence[str] = ()  # whose writes are not proved
     nvos: Nvos | None = None  # None: not asked
     staying: Sequence[str] = ()  # units of a shelf's rack that have not left
+    moved: Sequence[str] = ()  # why what answers is not proved to be the planned unit
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def find_missing(unit: PlannedUnit, seen: Seen, disks: Disks) -> Iterable[str]:
             yield f"{tenant} uses {name}"
     yield from seen.partitions
     yield from seen.journals
+    yield from seen.moved
     for name, power in seen.powers.items():
         if power != "Off":
             yield f"{name} is {power or 'not read'}, and has to be Off"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.leaving.decommission import (
     DECOMMISSION,
     LEFT,
@@ -17,11 +17,13 @@ from provisioner.integrations.racks.leaving.decommission import (
     list_acts,
     list_trays,
 )
+from provisioner.integrations.racks.membership import find_misplaced
 from provisioner.integrations.racks.nvue import NvosClient
 from provisioner.integrations.racks.partitions.nmx_client import NmxClient
 from provisioner.integrations.racks.partitions.owed_acts import OwedActs
 from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
+from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_log import (
     BEGAN,
     NOTED,
@@ -106,7 +108,28 @@ class Decommission:
             journals=self.journals(unit),
             nvos=nvos,
             staying=staying,
+            moved=await self._find_moved(rack, unit, nvos),
         )
+
+    async def _find_moved(
+        self, rack: PlannedRack, unit: PlannedUnit, nvos: Nvos | None
+    ) -> Sequence[str]:
+        """Return why what answers at a unit's addresses is not proved to be the planned one. What
+        would be reset says itself where it sits.
+        """
+        if not list_acts(unit):
+            return ()
+        if unit.name not in self.update.addresses:
+            return (f"{unit.name} has no address or login of its BMC",)
+        reading = await read_unit(self.update.bmcs, self.update.addresses[unit.name])
+        if nvos is Nvos.OK:
+            where = self.update.nvos[unit.name]
+            told = await read_switch_location(self.update.switches, where)
+            if not isinstance(told, Place):
+                return (f"the NVOS of {unit.name} does not say where it sits: {told.detail}",)
+            reading = replace(reading, places=(*reading.places, told))
+        found = find_misplaced(self.update.plan, rack.name, {unit.name: reading}, unit)
+        return [f"{one.subject}: {one.detail}" for one in found]
 
     async def _read_power(self, name: str) -> str:
         if name not in self.update.addresses:

@@ -214,6 +214,15 @@ def test_silence_counts_where_the_same_source_is_answered_by_another(check: Gate
         )
 
 
+@pytest.mark.parametrize("check", [OUT, IN])
+@pytest.mark.parametrize("code", [2, 124, 137, 255])
+def test_a_ping_that_could_not_send_or_was_killed_is_no_silence(
+    check: GateCheck, code: int
+) -> None:
+    reading = f"it was not sent (ping ended with {code}: its system has no route there?)"
+    assert rows((REACHES, 0), (check, code))[check] == (RowVerdict.UNKNOWN, reading)
+
+
 def test_a_release_without_any_probe_says_so_of_each_class() -> None:
     told = {r.check: (r.verdict, r.seen[:3]) for r in judge([], {})}
 

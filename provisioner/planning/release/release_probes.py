@@ -186,6 +186,7 @@ CLASSES = {
 
 
 _NO_TOOL = (126, 127)  # of a POSIX shell: cannot be executed, not found
+_SILENT = 1  # ping: it was sent, and no answer came
 _FAILED = {
     GateCheck.REACHES: "no answer with {size} bytes (ping ended with {code})",
     GateCheck.HOST_ROUTE: "its system does not send this through the interface of that address",
@@ -207,6 +208,9 @@ def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow
     elif ping.source not in controls:
         verdict = RowVerdict.UNKNOWN
         reading = "nothing else is answered from there either"
+    elif code != _SILENT:
+        verdict = RowVerdict.UNKNOWN
+        reading = f"it was not sent (ping ended with {code}: its system has no route there?)"
     else:
         verdict = RowVerdict.PASS
         reading = ""

@@ -75,9 +75,9 @@ class Leaving:
             update = self.update()
             client = NmxClient(Wire(self.manager), SwitchAddress("https://m"), self.rig.pause)
             told = {}
-            with open_log(self.folder / "out.journal") as log, open_water(update.water) as store:
+            with open_log(self.folder / "out.journal") as log:
                 owed = OwedActs(self.folder, client)
-                one = Decommission(update, log, client, store, self.disks, self.journals, owed)
+                one = Decommission(update, log, client, self.disks, self.journals, owed)
                 for name in names:
                     told[name] = await one.take(*update.find(name))
             return told
@@ -103,6 +103,23 @@ def test_a_rack_leaves_tray_by_switch_by_shelf_and_a_second_run_sends_nothing(
     sent = len(site.rig.rack.log)
     assert site.take("t0", "s0", "p0") == {"t0": "", "s0": "", "p0": ""}
     assert len(site.rig.rack.log) == sent
+
+
+def test_the_file_of_the_latch_is_free_while_nvos_takes_its_time(tmp_path: Path) -> None:
+    site = Leaving(tmp_path)
+    pause = site.rig.pause
+    free = 0
+
+    async def look(seconds: float) -> None:
+        nonlocal free
+        if site.resets:
+            with open_water(site.update().water):
+                free += 1
+        await pause(seconds)
+
+    site.rig.pause = look  # type: ignore[method-assign]
+    assert site.take("t0", "s0") == {"t0": "", "s0": ""}
+    assert free
 
 
 def _give(site: Leaving, tray: str, tenant: str) -> None:

@@ -17,7 +17,14 @@ from typer.testing import CliRunner
 
 from provisioner.control.context import Context
 from provisioner.control.node.reconciler import Reconciler
-from provisioner.integrations.racks.duty.approval import RackCampaign, RackCampaignState, read_state
+from provisioner.integrations.racks.duty import approve_commands
+from provisioner.integrations.racks.duty.approval import (
+    Approval,
+    RackCampaign,
+    RackCampaignState,
+    read_approval,
+    read_state,
+)
 from provisioner.integrations.racks.duty.loops import build_loops
 from provisioner.integrations.racks.duty.rack_duty import USER, RackDuty
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
@@ -472,6 +479,50 @@ def test_without_racks_update_only_what_holds_nodes_is_brought(tmp_path: Path, o
     assert "rack holds" in list_loops(site.parts)
     site.parts.settings = Settings()
     assert "rack holds" not in list_loops(site.parts)
+
+
+def test_what_is_approved_is_what_was_shown_and_no_word_of_two_at_one_time_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    file = site.campaign / "campaign.yaml"
+    whole = file.read_text()
+    say = ["--who", "amy", "--why", "x"]
+    words = ["approve", str(tmp_path), "winter", "r01", *say, "--user", "admin"]
+
+    def change(*_: object, **__: object) -> None:
+        file.write_text(whole + "\n")
+
+    monkeypatch.setattr(approve_commands, "ask_person", change)
+    told = CliRunner().invoke(app, words)
+    assert "its file changed while you were asked" in f"{told.output}{told.exception}"
+    assert not (site.campaign / "approved.json").exists()
+
+    file.write_text(whole)
+
+    def be_faster(*_: object, **__: object) -> None:
+        monkeypatch.setattr(approve_commands, "ask_person", lambda *_, **__: None)
+        site.approve()
+
+    monkeypatch.setattr(approve_commands, "ask_person", be_faster)
+    told = CliRunner().invoke(app, words)
+    assert "it is approved already" in f"{told.output}{told.exception}"
+
+    keep = approve_commands.keep_approval
+
+    def beside(campaign: Path, approval: Approval) -> None:
+        monkeypatch.setattr(approve_commands, "keep_approval", keep)
+        monkeypatch.setattr(approve_commands, "TRIES", 2)
+        second = CliRunner().invoke(app, ["withdraw", str(tmp_path), "winter", *say])
+        assert "another command writes it" in f"{second.output}{second.exception}"
+        keep(campaign, approval)
+
+    monkeypatch.setattr(approve_commands, "keep_approval", beside)
+    assert CliRunner().invoke(app, ["halt", str(tmp_path), "winter", *say]).exit_code == 0
+    assert CliRunner().invoke(app, ["withdraw", str(tmp_path), "winter", *say]).exit_code == 0
+    approval = read_approval(site.campaign)
+    assert approval.halted
+    assert approval.withdrawn
 
 
 def test_a_second_approval_needs_a_folder_of_its_own(tmp_path: Path) -> None:

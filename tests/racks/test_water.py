@@ -383,6 +383,26 @@ def test_a_persons_word_waits_for_the_file_and_is_told_who_holds_it(
         assert not store.units["t1"].latched
 
 
+def test_nobody_holds_the_file_of_the_latch_while_a_person_thinks_and_what_came_then_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tmp_path / "racks.json"
+    plan.write_text(PLAN.model_dump_json())
+    made = trays()
+    file = tmp_path / "w.json"
+    invoke(monkeypatch, made, "water", str(plan), "r01", "--water", str(file))
+
+    def leak(*_: object, **__: object) -> None:
+        with open_water(file) as store:  # as the daemon does
+            store.units["t1"] = UnitWater(state=WaterState.WET, latched=True, because="wet")
+            store.save()
+
+    monkeypatch.setattr(water_commands, "ask_person", leak)
+    told = invoke(monkeypatch, made, "power", str(plan), "t1", "on", "--water", str(file))
+    assert "refused: t1: wet" in told.output
+    assert (told.exit_code, made.resets) == (1, [])
+
+
 def test_a_wet_unit_without_an_address_is_told_to_be_on(tmp_path: Path) -> None:
     made = trays(t2="LeakDetected")
 

@@ -87,7 +87,7 @@ def isolate(
     ask_person(f"{'take back' if end else 'ask for'} the isolation of {rack}", yes=yes)
     busy = InputError("--requests", str(requests), "another command writes it", "Give it again.")
     try:
-        with hold_name(requests.with_name(f".{requests.name}.lock"), busy, TRIES):
+        with hold_name(requests.with_name(f".{requests.name}.lock"), busy, TRIES, shared=True):
             _check(file, wanted, end=end)  # coolant may have come while a person thought
             _store(requests, rack, Request(isolate=not end, who=who, why=why, at=time.time()))
     except OSError as error:

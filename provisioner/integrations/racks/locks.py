@@ -13,11 +13,22 @@ EACH_S = 0.05
 
 
 @contextlib.contextmanager
-def hold_name(lock: Path, busy: Exception, tries: int = 1) -> Iterator[int]:
+def hold_name(
+    lock: Path, busy: Exception, tries: int = 1, *, shared: bool = False
+) -> Iterator[int]:
     """Hold a file that is there for this alone, and yield its descriptor; raise `busy` where
-    another one has it. Nothing renames it, as a file is that is written anew. Raises OSError.
+    another one has it. Nothing renames it, as a file is that is written anew.
+
+    `shared`: several people write in its folder, and whoever reads there may hold it. Raises
+    OSError.
     """
-    held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        held = os.open(lock, flags, 0o666 if shared else 0o600)
+    except PermissionError:
+        if not shared:
+            raise
+        held = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     try:
         for left in reversed(range(tries)):
             try:

@@ -445,13 +445,16 @@ def power(
         try:
             async with wait_for_water(file, asyncio.sleep, _tell) as store:
                 racked = Racked(rack, transport, addresses, store, building, plan=planned)
-                if refused := await racked.find_refusals(wanted, reset):
+                refused = await racked.find_refusals(wanted, reset)
+            if refused or dry_run:
+                return refused
+            ask_person(f"{reset} to {unit}", yes=yes)  # with nothing held: what leaks goes off
+            async with wait_for_water(file, asyncio.sleep, _tell) as store:
+                racked = Racked(rack, transport, addresses, store, building, plan=planned)
+                if reset in TAKING and (refused := await racked.find_refusals(wanted, reset)):
                     return refused
-                if dry_run:
-                    return ()
-                ask_person(f"{reset} to {unit}", yes=yes)
-                failed = await racked.act(wanted, reset)
-                return () if failed is None else (failed,)
+                failed = await racked.act(wanted, reset)  # looks at all once more to give power
+            return () if failed is None else (failed,)
         finally:
             await transport.close()
 

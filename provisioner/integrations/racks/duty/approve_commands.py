@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +26,13 @@ from provisioner.integrations.racks.duty.approval import (
     read_vouched,
 )
 from provisioner.integrations.racks.hand_journals import find_content
+from provisioner.integrations.racks.locks import hold_name
 from provisioner.integrations.racks.plan import NAME, read_plan, read_record
 from provisioner.integrations.racks.update_start import check_packages, limit_plan
 from provisioner.integrations.racks.water_commands import ask_person
 from provisioner.model.input_error import InputError
+
+TRIES = 100  # of an approval, which each command has for a moment
 
 FolderArgument = Annotated[
     Path, typer.Argument(help="The daemon's folder of racks (`racks_folder`).")
@@ -58,22 +63,18 @@ def approve(
     Example: provisioner rack approve /srv/racks winter r01 r02 --who amy --why "CVE" --user admin
     """
     campaign = find_campaign(folder, name)
+    digest = digest_campaign(campaign)  # before all that is shown of it
     plan = read_plan(folder / "racks.yaml")
     for rack in racks:
         plan.find(rack)
     asked = read_record(campaign / "campaign.yaml", CampaignFile)
     limited = limit_plan(plan, racks)
     check_packages(asked, limited, campaign)
-    if (campaign / "approved.json").exists() and not read_approval(campaign).withdrawn:
-        problem = "it is approved already"
-        raise InputError("NAME", name, problem, "`rack withdraw` it, or name another one.")
-    if (campaign / "journal").exists() or (campaign / "state.json").exists():
-        problem = "it was approved once, and its journal or its state is there"
-        raise InputError("NAME", name, problem, "Give the new one a folder of its own.")
+    _check_fresh(campaign, digest)
     touched = ", ".join(rack.name for rack in limited.racks)
     ask_person(f"allow {name} on {touched}", yes=yes)
     made = Approval(
-        campaign_sha256=digest_campaign(campaign),
+        campaign_sha256=digest,
         racks=tuple(rack.name for rack in limited.racks),
         who=who.strip() or "-",
         why=why.strip() or "-",
@@ -82,8 +83,41 @@ def approve(
         nvos_user=nvos_user,
         grace_h=grace_h,
     )
-    keep_approval(campaign, made)
+    with _alone(campaign):
+        _check_fresh(campaign, digest)
+        keep_approval(campaign, made)
     typer.echo(f"{name} may be carried out on {touched}")
+
+
+def _check_fresh(campaign: Path, digest: str) -> None:
+    """Refuse a campaign that was approved, or has changed. Raises InputError."""
+    name = campaign.name
+    if (campaign / "approved.json").exists() and not read_approval(campaign).withdrawn:
+        problem = "it is approved already"
+        raise InputError("NAME", name, problem, "`rack withdraw` it, or name another one.")
+    if (campaign / "journal").exists() or (campaign / "state.json").exists():
+        problem = "it was approved once, and its journal or its state is there"
+        raise InputError("NAME", name, problem, "Give the new one a folder of its own.")
+    if digest_campaign(campaign) != digest:
+        problem = "its file changed while you were asked"
+        raise InputError("NAME", name, problem, "Look at it, and approve it anew.")
+
+
+@contextmanager
+def _alone(campaign: Path) -> Iterator[None]:
+    """Hold a campaign's approval: of two words at one time none is lost. Raises InputError."""
+    busy = InputError("NAME", campaign.name, "another command writes it", "Give it again.")
+    try:
+        with hold_name(campaign / ".approved.lock", busy, TRIES, shared=True):
+            yield
+    except OSError as error:
+        problem = f"its folder cannot be written ({error.strerror})"
+        raise InputError("NAME", campaign.name, problem, "Correct its owner.") from None
+
+
+def _amend(campaign: Path, **words: str) -> None:
+    with _alone(campaign):
+        keep_approval(campaign, read_approval(campaign).model_copy(update=words))
 
 
 def halt(
@@ -98,9 +132,7 @@ def halt(
     Example: provisioner rack halt /srv/racks winter --who amy --why "two trays failed"
     """
     campaign = find_campaign(folder, name)
-    approval = read_approval(campaign)
-    said = "" if go_on else f"{who}: {why}"[:400]
-    keep_approval(campaign, approval.model_copy(update={"halted": said}))
+    _amend(campaign, halted="" if go_on else f"{who}: {why}"[:400])
     typer.echo(f"{name} goes on" if go_on else f"{name} begins nothing new")
 
 
@@ -113,8 +145,7 @@ def withdraw(folder: FolderArgument, name: NameArgument, who: WhoOption, why: Wh
     Example: provisioner rack withdraw /srv/racks winter --who amy --why "t3 was replaced"
     """
     campaign = find_campaign(folder, name)
-    said = f"{who}: {why}"[:400]
-    keep_approval(campaign, read_approval(campaign).model_copy(update={"withdrawn": said}))
+    _amend(campaign, withdrawn=f"{who}: {why}"[:400])
     typer.echo(f"{name} is withdrawn once what runs has ended")
 
 

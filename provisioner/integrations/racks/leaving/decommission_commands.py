@@ -43,7 +43,6 @@ from provisioner.integrations.racks.update_commands import OURS, build_update, r
 from provisioner.integrations.racks.update_log import NOTED, Line, open_log, read_log
 from provisioner.integrations.racks.update_start import find_unproved
 from provisioner.integrations.racks.water_commands import PlanFile, WaterOption, ask_person
-from provisioner.integrations.racks.water_file import open_water
 from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.whole_files import replace_file
@@ -154,10 +153,10 @@ def decommission(
 
     async def run() -> list[str]:
         try:
-            with open_log(journal, mode) as log, open_water(water) as store:
+            with open_log(journal, mode) as log:
                 client = NmxClient(wires[1], address, asyncio.sleep)
                 owed = OwedActs(file.resolve().parent, client)
-                run = Decommission(made, log, client, store, found, open_journals, owed)
+                run = Decommission(made, log, client, found, open_journals, owed)
                 if not apply:
                     return await show(run, chosen)
                 ask_person(f"take {', '.join(u.name for _, u in chosen)} out for good", yes=yes)

@@ -35,7 +35,7 @@ from provisioner.integrations.racks.update_log import (
 )
 from provisioner.integrations.racks.update_steps import Nvos
 from provisioner.integrations.racks.update_world import Update
-from provisioner.integrations.racks.water_file import WaterStore
+from provisioner.integrations.racks.water_file import wait_for_water
 from provisioner.ports import PortError, Unreachable
 from provisioner.ports.switch import SwitchRefused
 
@@ -51,7 +51,6 @@ class Decommission:
     update: Update
     log: UpdateLog
     manager: NmxClient
-    store: WaterStore
     disks: Mapping[str, Disks]
     journals: Callable[[PlannedUnit], Sequence[str]]
     owed: OwedActs  # what the manager may have and does not list
@@ -206,8 +205,9 @@ class Decommission:
 
     async def _cut(self, rack: PlannedRack, unit: PlannedUnit) -> str:
         """Force a host off, which may be repeated, and see it off."""
-        racked = self.update.open_rack(rack, self.store)
-        if (failed := await racked.act(unit, "ForceOff")) is not None:
+        async with wait_for_water(self.update.water, self.update.pause) as store:
+            failed = await self.update.open_rack(rack, store).act(unit, "ForceOff")
+        if failed is not None:
             return f"{failed.detail}. {failed.unblock}"
         return ""
 

@@ -17,6 +17,7 @@ from provisioner.model.cohort import CheckResult, Evidence, Finding, Gate, Sever
 from provisioner.model.matrix import AttestationRule, Match, Matrix, Profile, Release
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.attested_state import (
+    AttestedRoot,
     RootChange,
     compare_roots,
     describe_attestation,
@@ -119,14 +120,23 @@ def finding(part: str, severity: Severity) -> Finding:
     return Finding(part=part, severity=severity, detail="d", measured="m", wanted="w")
 
 
+def make_root(name: str, identity: str) -> AttestedRoot:
+    return AttestedRoot(name=name, kind="ERoT", identity=identity, values=(), proved=True)
+
+
 def test_only_a_lie_differs_and_a_missing_proof_is_unproved() -> None:
     findings = [finding("A", Severity.ISOLATE), finding("B", Severity.POWER_CYCLE)]
-    more = [RootChange(name="B", detail="c"), RootChange(name="C", detail="c")]
+    certified = [make_root(name, "old") for name in "ABC"]
+    shown = [make_root("A", "old"), make_root("B", "new"), make_root("C", "new")]
 
-    result = judge_renewal(findings, more)
+    result = judge_renewal(findings, certified, shown)
 
     text = "d: measured m, admitted w"
-    assert result == Renewal(differs=(("A", text), ("C", "c")), unproved=(("B", text),))
+    change = "old was certified, now it is new"
+    assert result.differs == (("A", text), ("C", change))
+    assert result.unproved == (("B", text),)
+    assert result.roots == tuple(shown)
+    assert judge_renewal([], None, shown).proved  # the certified state can be read no more
 
 
 def test_a_difference_that_does_not_come_again_is_no_proof_and_no_lie() -> None:

@@ -297,6 +297,7 @@ def test_a_tenant_gets_its_own_time_and_what_led_to_it_and_no_one_elses() -> Non
         ("entered:red stray left entered:blue", [0, 1, 2]),
         ("adopted:red entered:blue left", [0, 1]),  # an overlap, which red is to see
         ("refused certified entered:red certified", [1, 2, 3]),
+        ("refused certified attested entered:red attested left attested", [1, 2, 3, 4, 5]),
         ("entered:red left entered:blue retired certified entered:red retired left", [4, 5, 6, 7]),
     ],
 )
@@ -348,6 +349,7 @@ def test_an_overlap_is_found_if_and_only_if_a_second_tenant_enters_before_the_fi
         ("sanitized", {"report": "c" * 64}, EntryKind.ERASED),
         ("not_sanitized", {"report": "../etc"}, EntryKind.NOT_ERASED),
         ("certified", {"certificate": "unknown"}, EntryKind.CERTIFIED),
+        ("attested", {"certificate": "c1", "state": "c" * 64}, EntryKind.ATTESTED),
         ("state", {"to": "released"}, None),
     ],
 )

@@ -41,6 +41,7 @@ from provisioner.model.matrix import (
     TrustedMaker,
 )
 from provisioner.planning.certification import attested_state, certification
+from provisioner.planning.certification.evidence_log import EntryKind, LogEntry
 from provisioner.planning.lifecycle.admission import Level, Strain
 from provisioner.planning.watch.leaks import DIFFERS, UNPROVED
 from provisioner.store.repositories.signing_keys import open_signer
@@ -187,6 +188,26 @@ def test_a_certified_host_proves_its_firmware_again_and_again(tmp_path: Path) ->
     assert PERIOD_S <= first - began < PERIOD_S + HOUR_S / 2
     assert PERIOD_S <= second - first < PERIOD_S + HOUR_S / 2
     assert (reason, standing) == ("", {})
+
+
+def test_each_proof_is_an_entry_of_the_evidence_log_with_the_certified_state(
+    tmp_path: Path,
+) -> None:
+    async def story(serving: Serving) -> tuple[str, list[LogEntry]]:
+        await serving.world.clock.sleep(2.6 * HOUR_S)
+        store = serving.world.store
+        certificate = await store.evidence.get_certificate("c2")
+        assert certificate is not None
+        while await store.evidence_log.advance():
+            pass
+        size = (await store.evidence_log.read_state()).size
+        entries = [entry for _, entry in await store.evidence_log.list_entries(HOST, size)]
+        return certificate.attestation, entries
+
+    certified, entries = lived(tmp_path, story)
+
+    proofs = [entry for entry in entries if entry.kind is EntryKind.ATTESTED]
+    assert [f"{attested_state.STATE}{entry.evidence}" for entry in proofs] == [certified] * 2
 
 
 def test_firmware_that_changed_under_its_version_ends_the_certificate(tmp_path: Path) -> None:

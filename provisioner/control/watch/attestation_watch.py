@@ -29,6 +29,7 @@ from provisioner.execution.observe.inband import ask_host, attach_answers
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import Evidence
+from provisioner.model.events.node_events import NodeAttested
 from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.outcome import Blocker
@@ -132,8 +133,7 @@ class ReportQuestions:
         before = await read_certified(self._store, certificate, check.name)
         then = attested_state.read_devices(kind, before, context) if before else None
         now = attested_state.read_devices(kind, outputs, context)
-        changes = attested_state.compare_roots(then, now) if then and now else ()
-        result = leaks.judge_renewal(findings, changes)
+        result = leaks.judge_renewal(findings, then, now)
         if not result.proved:
             raw = {name: output.model_dump(mode="json") for name, output in outputs.items()}
             digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
@@ -295,6 +295,7 @@ class AttestationWatch:
         unproved = any(result.unproved for _, result in results)
         turns.ask_at = now + (RETRY_S if unproved else self._settings.attestation_again_s)
         if all(result.proved for _, result in results):
+            await self._store.journal.append(_describe_proof(node.id, certificate, results), now)
             turns.proved_at = now
             await self._store.clock_marks.put(_mark(node.id), now)
         standing = await self._keeper.book.list(node.id)
@@ -317,29 +318,26 @@ class AttestationWatch:
         evidence = attach_answers(evidence, self._settings.attestation_references)
         outputs = {attested_firmware.CHECK.commands[0].name: evidence}
         judged = attested_firmware.CHECK.judge(outputs, CheckContext(attestation=rule))
-        changes = await self._compare(node, certificate, rule, outputs)
-        result = leaks.judge_renewal(judged.findings, changes)
+        certified = await read_certified(self._store, certificate, attested_firmware.NAME)
+        before = read_roots(certified, rule) if certified else None
+        result = leaks.judge_renewal(judged.findings, before, read_roots(outputs, rule))
         if not result.proved:
             raw = {name: output.model_dump(mode="json") for name, output in outputs.items()}
             digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
             _LOG.warning("%s did not prove its certified firmware; evidence %s", node.id, digest)
         return result
 
-    async def _compare(
-        self,
-        node: Node,
-        certificate: Certificate,
-        rule: AttestationRule,
-        outputs: Mapping[str, Evidence],
-    ) -> tuple[attested_state.RootChange, ...]:
-        """Return the differences to the evidence that the certificate rests on.
 
-        Both are read by the rule of today. Without that evidence only the rule itself judges.
-        """
-        certified = await read_certified(self._store, certificate, attested_firmware.NAME)
-        before = read_roots(certified, rule) if certified else None
-        after = read_roots(outputs, rule)
-        return attested_state.compare_roots(before, after) if before and after else ()
+def _describe_proof(
+    node: str, certificate: Certificate, results: Sequence[tuple[bool, Renewal]]
+) -> NodeAttested:
+    """Return the event of a proof: its state is comparable with the one in the certificate."""
+    required = [renewal for is_required, renewal in results if is_required]
+    shown = required or [renewal for _, renewal in results]
+    roots = [root for renewal in shown for root in renewal.roots]
+    return NodeAttested(
+        about=node, certificate=certificate.id, state=attested_state.digest_roots(roots)
+    )
 
 
 async def _ask_twice(ask: Callable[[], Awaitable[Renewal]]) -> Renewal:

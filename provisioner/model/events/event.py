@@ -37,6 +37,7 @@ class EventKind(StrEnum):
     VALIDATED = "validated"
     PROVED = "proved"
     CERTIFIED = "certified"
+    ATTESTED = "attested"
     ATTENTION = "attention"
     SANITIZED = "sanitized"
     NOT_SANITIZED = "not_sanitized"

@@ -80,6 +80,14 @@ class BoardTpmRead(Event):
     )
 
 
+class NodeAttested(Event):
+    """A certified host's devices proved their firmware again, by signatures over a new nonce."""
+
+    KIND: ClassVar = EventKind.ATTESTED
+    certificate: str
+    state: str = Field(description="SHA-256 of the state of the devices that were asked.")
+
+
 class StateChanged(Event):
     """A node entered another state of its journey."""
 

@@ -37,6 +37,7 @@ class EntryKind(StrEnum):
     """What an entry says of its node."""
 
     CERTIFIED = "certified"  # evidence: SHA-256 of the certificate's statement
+    ATTESTED = "attested"  # devices proved their state anew; evidence: its digest
     ERASED = "erased"  # evidence: the digest of the erasure report
     NOT_ERASED = "not_erased"  # an erasure ended without proof for each drive
     ENTERED = "entered"  # it is in its tenant's network; evidence: the digest of the release proof
@@ -49,6 +50,7 @@ class EntryKind(StrEnum):
 
 KINDS: Mapping[str, EntryKind] = {
     EventKind.CERTIFIED: EntryKind.CERTIFIED,
+    EventKind.ATTESTED: EntryKind.ATTESTED,
     EventKind.SANITIZED: EntryKind.ERASED,
     EventKind.NOT_SANITIZED: EntryKind.NOT_ERASED,
     EventKind.RELEASED: EntryKind.ENTERED,
@@ -58,7 +60,13 @@ KINDS: Mapping[str, EntryKind] = {
     EventKind.TRESPASS: EntryKind.STRAY,
     EventKind.RETIRED: EntryKind.RETIRED,
 }
-_EVIDENCE = {EntryKind.ENTERED: "proof", EntryKind.ERASED: "report", EntryKind.NOT_ERASED: "report"}
+_EVIDENCE = {
+    EntryKind.ATTESTED: "state",
+    EntryKind.ENTERED: "proof",
+    EntryKind.ERASED: "report",
+    EntryKind.NOT_ERASED: "report",
+}
+PROOFS = (EntryKind.CERTIFIED, EntryKind.ATTESTED, EntryKind.ERASED)
 BEGINS = (EntryKind.ENTERED, EntryKind.ADOPTED)
 ENDS = (EntryKind.LEFT, EntryKind.REFUSED, EntryKind.RETIRED)
 
@@ -243,16 +251,17 @@ def build_entry(
 def cut_to_tenant(entries: Sequence[tuple[int, LogEntry]], own: str) -> list[tuple[int, LogEntry]]:
     """Return the entries of one tenant's last time on a node, from the entry that begins it.
 
-    Those before and after are about others. A certificate and an erasure right before its
-    begin were made for this handover and stay. It ends as for `list_overlaps`: with LEFT, or with
-    REFUSED or RETIRED and the LEFT that may follow at once. Another tenant's entry without an end
-    before it is shown, as the proof of an overlap, and is the last.
+    Those before and after are about others. What proves the node right before its begin was made
+    for this handover and stays: an erasure, a certificate, attestations. It ends as for
+    `list_overlaps`: with LEFT, or with REFUSED or RETIRED and the LEFT that may follow at once.
+    Another tenant's entry without an end before it is shown, as the proof of an overlap, and is
+    the last.
     """
     begins = [i for i, (_, e) in enumerate(entries) if e.tenant == own]
     if not begins:
         return []
     first = last = begins[-1]
-    while first and entries[first - 1][1].kind in (EntryKind.CERTIFIED, EntryKind.ERASED):
+    while first and entries[first - 1][1].kind in PROOFS:
         first -= 1
     for _, entry in entries[last + 1 :]:
         ended = entries[last][1].kind in ENDS

@@ -15,7 +15,7 @@ from provisioner.model.base import Record
 from provisioner.model.cohort import Finding, Severity
 from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.certification.attested_state import RootChange
+from provisioner.planning.certification.attested_state import AttestedRoot, compare_roots
 from provisioner.planning.watch.watch_rules import ITEMS_MAX, Found
 
 # ------------------------------------------------------------------------------
@@ -35,18 +35,30 @@ _MESSAGE_MAX = 400
 
 
 class Renewal(Record):
-    """The result of one question: by root of trust, what differs, and what is not proved."""
+    """The result of one question: by root of trust, what differs, and what is not proved.
+
+    `roots`: the state that was shown.
+    """
 
     differs: tuple[tuple[str, str], ...] = ()
     unproved: tuple[tuple[str, str], ...] = ()
+    roots: tuple[AttestedRoot, ...] = ()
 
     @property
     def proved(self) -> bool:
         return not self.differs and not self.unproved
 
 
-def judge_renewal(findings: Iterable[Finding], changes: Iterable[RootChange]) -> Renewal:
-    """Return the result from the check's findings and from differences to the certified state."""
+def judge_renewal(
+    findings: Iterable[Finding],
+    before: Sequence[AttestedRoot] | None,
+    after: Sequence[AttestedRoot] | None,
+) -> Renewal:
+    """Return the result from the check's findings and from differences to the certified state.
+
+    `before`: that state; None if it cannot be read any more: then the check alone judges `after`.
+    """
+    changes = compare_roots(before, after) if before and after else ()
     differs: dict[str, str] = {}
     unproved: dict[str, str] = {}
     for finding in findings:
@@ -55,7 +67,11 @@ def judge_renewal(findings: Iterable[Finding], changes: Iterable[RootChange]) ->
     for change in changes:
         if change.name not in unproved:  # values of an unproved report are no statement
             differs.setdefault(change.name, change.detail[:_MESSAGE_MAX])
-    return Renewal(differs=tuple(differs.items()), unproved=tuple(unproved.items()))
+    return Renewal(
+        differs=tuple(differs.items()),
+        unproved=tuple(unproved.items()),
+        roots=tuple(after or ()),
+    )
 
 
 def confirm_renewal(first: Renewal, second: Renewal) -> Renewal:
@@ -68,6 +84,7 @@ def confirm_renewal(first: Renewal, second: Renewal) -> Renewal:
     return Renewal(
         differs=tuple(one for one in second.differs if one[0] in before),
         unproved=(*second.unproved, *(one for one in second.differs if one[0] not in before)),
+        roots=second.roots,
     )
 
 

@@ -201,6 +201,7 @@ def test_a_wet_unit_that_does_not_go_off_keeps_the_latch_from_no_command_nor_oth
 ) -> None:
     """It takes each Off and stays on, which is looked at for two minutes, and sends events."""
     waited: list[float] = []
+    polled = {60: "r0-t1", 100: "r0-t2", 140: "r1-t0", 180: "r1-t2"}
 
     async def act(site: HeardSite) -> None:
         now = asyncio.get_running_loop().time
@@ -222,10 +223,14 @@ def test_a_wet_unit_that_does_not_go_off_keeps_the_latch_from_no_command_nor_oth
                 async with wait_for_water(tmp_path / "water.json", asyncio.sleep) as store:
                     waited.append(now() - begun)
                     assert store.units["r0-t0"].latched
+            if number in polled:
+                site.leak(polled[number], heard=False)
             if number == 200:
                 site.leak("r1-t1")
 
     site = live(lambda: HeardSite(tmp_path, 2, 3, 1), act)
     assert len(waited) == 8
     assert max(waited) <= 30.0
+    late = [site.off[name] - site.leaked[name] for name in polled.values()]
+    assert max(late) <= site.watch.poll_s + 15.0
     assert site.off["r1-t1"] - site.leaked["r1-t1"] <= REACTION_S

@@ -28,7 +28,6 @@ from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, RackPlan, read_plan
 from provisioner.integrations.racks.update_world import (
     Update,
-    follow_offs,
     is_wet,
     keep_dry,
     switch_off,
@@ -38,6 +37,7 @@ from provisioner.integrations.racks.water_file import WaterStore, give_way, wait
 from provisioner.model.input_error import InputError
 from provisioner.model.node import State
 from provisioner.runtime import permit
+from provisioner.runtime.event_loop import end_tasks
 
 log = logging.getLogger(__name__)
 POLL_S = 60.0  # as NVIDIA's infra-controller polls (docs/operations, leak handling)
@@ -45,6 +45,7 @@ SUBJECT = "rack water"  # of the daemon's notices
 NOTICES_MAX = 16  # racks that are named
 NAMED_MAX = 4  # units of each
 LOOK_S = 30.0  # at one unit, because of an event; else the poll sees it
+OFF_S = 5.0  # that a turn waits for its Offs; each is followed for two minutes
 LOOKS_AT_ONCE = 64  # of a whole site, beside the poll
 RACKS_AT_ONCE = 8  # of 27 BMCs each: no more requests than a watch of as many hosts
 
@@ -62,6 +63,7 @@ class RackWater:
         self.events = RackEvents(parts.transport, streams, parts.clock, self.look_at)
         self._update: Update | None = None  # of the last turn
         self._units: Mapping[tuple[str, str], str] = {}  # by the node's name and its BMC's
+        self._offs: set[asyncio.Task[None]] = set()  # under way, and looked after
         self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)  # for a reading alone, and not for an Off
         self._holders = 0
@@ -84,6 +86,7 @@ class RackWater:
             if parts.watch is not None:
                 parts.watch.heard.remove(self._hear)
             await self.events.close()
+            await end_tasks(*self._offs)
 
     async def tick(self) -> None:
         """Look at every rack once."""
@@ -108,15 +111,22 @@ class RackWater:
 
     async def _look(self, update: Update, racks: Sequence[PlannedRack]) -> None:
         slots = asyncio.Semaphore(RACKS_AT_ONCE)
-        async with follow_offs() as offs:
+        begun: list[asyncio.Task[None]] = []
 
-            async def one(rack: PlannedRack) -> None:
-                async with slots:
-                    await give_way(update.water, update.pause)
-                    async with self._hold(update) as store:
-                        await keep_dry(update, update.open_rack(rack, store), offs)
+        async def one(rack: PlannedRack) -> None:
+            async with slots:
+                await give_way(update.water, update.pause)
+                async with self._hold(update) as store:
+                    await keep_dry(update, update.open_rack(rack, store), begun)
 
+        try:
             await wait_all(one(rack) for rack in racks)
+        finally:
+            self._offs.update(begun)
+        if self._offs:  # one that does not go off keeps the next turn from nobody
+            ended, self._offs = await asyncio.wait(self._offs, timeout=OFF_S)
+            for task in ended:
+                task.result()
 
     @contextlib.asynccontextmanager
     async def _hold(self, update: Update) -> AsyncIterator[WaterStore]:

@@ -81,6 +81,28 @@ def test_an_exit_code_is_of_three_plain_digits_at_most() -> None:
 
 
 @needs_ip
+@pytest.mark.parametrize(
+    ("device", "ended", "code"),
+    [("lo", 1, 1), ("eno1", 1, 3), ("lo", 2, 2), ("eno1", 0, 0), ("eno1", 127, 127)],
+)
+def test_silence_by_another_interface_is_told_apart(
+    tmp_path: Path, device: str, ended: int, code: int
+) -> None:
+    for name, body in (
+        ("ping", f"exit {ended}"),
+        (
+            "ip",
+            f'[ "$1" = route ] && echo "$3 dev {device} src {HERE}" || echo "1: lo inet {HERE}"',
+        ),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    for check in (GateCheck.SHUT_OUT, GateCheck.SHUT_IN):
+        probe_set = ProbeSet("n", HERE, (ping(check, "10.0.0.9"),))
+        assert ran(tmp_path, probe_set, "exit 1") == {"10.0.0.9,56": code}
+
+
+@needs_ip
 def test_a_route_is_that_of_the_interface_which_has_the_address(tmp_path: Path) -> None:
     probe_set = ProbeSet("n", HERE, (ping(GateCheck.HOST_ROUTE, "127.0.0.2"),))
 
@@ -149,7 +171,7 @@ def test_each_tool_sends_its_own_probes_and_a_host_without_probes_is_not_logged_
 
     assert answers == {("n", echo): 0, ("n", route): 0}
     assert ["ping" in line for line in shell.lines] == [True, False]
-    assert ["ip route get" in line for line in shell.lines] == [False, True]
+    assert ["ip route get" in line for line in shell.lines] == [True, True]
 
 
 @pytest.mark.parametrize(

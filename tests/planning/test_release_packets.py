@@ -11,6 +11,7 @@ from release_world import ASK
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.recovery import GateCheck, RowVerdict
+from provisioner.planning.release.release_cables import judge_probes
 from provisioner.planning.release.release_probes import (
     Partners,
     Ping,
@@ -221,6 +222,51 @@ def test_a_ping_that_could_not_send_or_was_killed_is_no_silence(
 ) -> None:
     reading = f"it was not sent (ping ended with {code}: its system has no route there?)"
     assert rows((REACHES, 0), (check, code))[check] == (RowVerdict.UNKNOWN, reading)
+
+
+@pytest.mark.parametrize(
+    ("check", "beside", "verdict"),
+    [
+        (OUT, False, RowVerdict.UNKNOWN),
+        (IN, False, RowVerdict.UNKNOWN),
+        (OUT, True, RowVerdict.NONE),  # a BMC is reached over management by the host's own default
+    ],
+)
+def test_silence_by_another_interface_says_nothing_of_the_leaf(
+    check: GateCheck, beside: bool, verdict: RowVerdict
+) -> None:
+    control = Ping("10.0.0.1", "10.0.0.0", 56, "its leaf", REACHES)
+    never = Ping("10.0.0.1", "10.1.0.9", 56, "x", check, beside)
+    judged = judge([ProbeSet("n0", "", (control, never))], {("n0", control): 0, ("n0", never): 3})
+
+    (row,) = (r for r in judged if r.check is check)
+    assert row.verdict is verdict
+    assert "its leaf was not tried" in row.seen
+    assert ("source rule" in row.seen) is not beside
+
+
+@pytest.mark.parametrize("code", [1, 3])
+def test_hosts_that_are_apart_are_silent_on_whichever_way(code: int) -> None:
+    apart = Ping("10.64.0.0", "10.64.0.1", 56, "host n1", GateCheck.HOSTS_APART)
+    (row,) = judge_probes([ProbeSet("n0", "", (apart,))], {("n0", apart): code})
+
+    assert row.verdict is RowVerdict.PASS
+
+
+def test_only_what_a_host_has_other_ways_to_may_go_beside_the_leaf() -> None:
+    others = (host(1, State.RELEASED, "BLUE"), host(2, State.CERTIFIED, "MAINT"), LEAF)
+    own, *inward = sent(*others, reached=("OTHER=10.200.0.2",), never=("10.250.0.1",))
+
+    kinds = {(p.what.split()[0], p.beside) for s in (own, *inward) for p in s.pings if not p.wanted}
+    assert kinds == {
+        ("other", False),
+        ("maintenance", False),
+        ("n0", False),
+        ("storage", True),
+        ("BMC", True),
+        ("switch", True),
+        ("never", True),
+    }
 
 
 def test_a_release_without_any_probe_says_so_of_each_class() -> None:

@@ -32,7 +32,7 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.release import release_cables
 from provisioner.planning.release.release_cables import Heard, Learned
-from provisioner.planning.release.release_probes import Ping, ProbeSet, judge
+from provisioner.planning.release.release_probes import ASTRAY, Ping, ProbeSet, judge
 from provisioner.planning.tenancy import vrf_plan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.ports import Clock, PortError, ShellCommand, SwitchAddress
@@ -130,14 +130,14 @@ def _lines(probe_set: ProbeSet) -> Iterator[tuple[GateCheck, str, str]]:
 
 
 _OWN = "set -- $(ip -o -4 addr show to SOURCE/32); i=$2; for t in TARGETS; do"
+_ROUTED = 'ip route get "${t%,*}" from SOURCE | grep -q " dev $i "'
 _TOOLS = {
     GateCheck.REACHES: (
         f'for t in TARGETS; do ( {_PING} -s "${{t#*,}}" -I SOURCE "${{t%,*}}" >/dev/null 2>&1;'
-        ' echo "$t $?" ) & done; wait'
+        " c=$?; [ $c -ne 1 ] || { set -- $(ip -o -4 addr show to SOURCE/32); i=$2;"
+        f' {_ROUTED}; }} || c={ASTRAY}; echo "$t $c" ) & done; wait'
     ),
-    GateCheck.HOST_ROUTE: (
-        f'{_OWN} ip route get "${{t%,*}}" from SOURCE | grep -q " dev $i "; echo "$t $?"; done'
-    ),
+    GateCheck.HOST_ROUTE: f'{_OWN} {_ROUTED}; echo "$t $?"; done',
     GateCheck.RDMA: (
         f"{_OWN} n=0; while :; do for p in /sys/class/net/$i/device/infiniband/*; do {FIND_GID}"
         f' timeout {RDMA_S} ib_write_bw -d "${{p##*/}}" -x $g {_RDMA} -p "${{t#*,}}" "${{t%,*}}"'

@@ -23,7 +23,14 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF
-from provisioner.planning.release.release_probes import SMALL, Ping, ProbeSet, host_end
+from provisioner.planning.release.release_probes import (
+    ASTRAY,
+    SILENT,
+    SMALL,
+    Ping,
+    ProbeSet,
+    host_end,
+)
 
 # ------------------------------------------------------------------------------
 # The far ends of cables, by the MACs that leaves learned at their ports. Pure.
@@ -189,7 +196,7 @@ def judge_probes(
             if code == 0:
                 verdict = RowVerdict.FAIL
                 reading = "it was answered"
-            elif code == 1:  # ping: it was sent, and no answer came
+            elif code in (SILENT, ASTRAY):  # by whichever way
                 verdict = RowVerdict.PASS
                 reading = ""
             else:

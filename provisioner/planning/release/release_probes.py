@@ -101,6 +101,7 @@ class Ping:
     size: int  # payload, bytes; not fragmented. Of RDMA: the port that the canary listens at
     what: str
     check: GateCheck
+    beside: bool = False  # its system may have another way there: silence on that way is no proof
 
     @property
     def wanted(self) -> bool:
@@ -186,7 +187,8 @@ CLASSES = {
 
 
 _NO_TOOL = (126, 127)  # of a POSIX shell: cannot be executed, not found
-_SILENT = 1  # ping: it was sent, and no answer came
+SILENT = 1  # ping: it was sent, and no answer came
+ASTRAY = 3  # the same, but by another interface than that of the source's address
 _FAILED = {
     GateCheck.REACHES: "no answer with {size} bytes (ping ended with {code})",
     GateCheck.HOST_ROUTE: "its system does not send this through the interface of that address",
@@ -208,7 +210,11 @@ def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow
     elif ping.source not in controls:
         verdict = RowVerdict.UNKNOWN
         reading = "nothing else is answered from there either"
-    elif code != _SILENT:
+    elif code == ASTRAY:
+        verdict = RowVerdict.NONE if ping.beside else RowVerdict.UNKNOWN
+        reading = "silent by another interface: its leaf was not tried"
+        reading += "" if ping.beside else " (has the rail no source rule?)"
+    elif code != SILENT:
         verdict = RowVerdict.UNKNOWN
         reading = f"it was not sent (ping ended with {code}: its system has no route there?)"
     else:
@@ -227,8 +233,8 @@ def _outward(
     def wanted(target: str, what: str) -> Ping:
         return Ping(source, target, size, what, GateCheck.REACHES)
 
-    def unwanted(target: str, what: str) -> Ping:
-        return Ping(source, target, SMALL, what, GateCheck.SHUT_OUT)
+    def unwanted(target: str, what: str, *, beside: bool = False) -> Ping:
+        return Ping(source, target, SMALL, what, GateCheck.SHUT_OUT, beside)
 
     def routed(target: str, what: str) -> Iterator[Ping]:
         yield wanted(target, what)
@@ -247,13 +253,13 @@ def _outward(
         if vrf in ask.storage:
             yield from routed(address, f"storage {vrf}")
         else:
-            yield unwanted(address, f"storage {vrf}")
+            yield unwanted(address, f"storage {vrf}", beside=True)
     fenced = [n for n in others if n.placement is Placement.MAINTENANCE and n.state in _AWAKE]
     yield from (unwanted(a, f"maintenance {n.id}") for n, a in _beside(port, fenced))
     strangers = [n for n in others if n.state is State.RELEASED and n.vrf not in ("", ask.vrf)]
     yield from (unwanted(a, f"other tenant {n.id}") for n, a in _beside(port, strangers))
     for address, purpose in _management(node, port, partners):
-        yield unwanted(address, purpose)
+        yield unwanted(address, purpose, beside=True)
 
 
 def _inward(canary: Node, node: Node, ask: GateAsk, size: int) -> Iterator[Ping]:

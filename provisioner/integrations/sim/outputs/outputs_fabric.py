@@ -45,7 +45,9 @@ def print_ping(view: HostView, line: str) -> Output:
     lines = []
     for word in match[1].split():
         target, _, size = word.partition(",")
-        lines.append(f"{word} {compute_ping_code(view, match[2], target, int(size or 0))}\n")
+        code = compute_ping_code(view, match[2], target, int(size or 0))
+        astray = code == 1 and "rails_answer_elsewhere" in view.machine.faults
+        lines.append(f"{word} {3 if astray else code}\n")
     return Output(0, "".join(lines))
 
 

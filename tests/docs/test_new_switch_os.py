@@ -78,6 +78,7 @@ _WORDS = "words for people: a default of an option, a source of a limit, a name 
 _FIRST = "the first script of a new switch, which its own system fetches (docs/intake.md)"
 _NVOS = "NVLink switches, whose NVOS speaks NVUE too"
 NAMING = {
+    "integrations/racks/fabric/switch_looks.py": _NVOS,
     "integrations/racks/identity.py": _NVOS,
     "integrations/racks/leaving/decommission_run.py": _NVOS,
     "integrations/racks/targets/matrix_targets.py": _NVOS,

@@ -24,8 +24,10 @@ from provisioner.integrations.racks.duty.approval import (
     read_state,
 )
 from provisioner.integrations.racks.duty.node_holds import build_want
+from provisioner.integrations.racks.duty.rack_certificate import NOT_JUDGED, OLD
 from provisioner.integrations.racks.duty.rack_duty import RackDuty
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
+from provisioner.integrations.racks.fabric import switch_looks
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import NOTED, Line
 from provisioner.integrations.sim.racks.switch import DEFAULT
@@ -37,7 +39,7 @@ from provisioner.store.repositories.vault import Vault
 from provisioner.store.signing import Signer, public_pem
 from provisioner.store.sql_store import SqlStore, open_store
 
-LOGINS = {PASSWORD: "p", update_commands.OURS: OURS, update_commands.FACTORY: DEFAULT}
+LOGINS = {PASSWORD: "p", switch_looks.OURS: OURS, update_commands.FACTORY: DEFAULT}
 
 
 @dataclass
@@ -145,7 +147,13 @@ class Daemon:
         words = ["verify-certificate", str(file), "--key", str(keys)]
         told = CliRunner().invoke(app, [*words, "--json"])
         assert told.exit_code == 0, told.output
-        units = {unit["name"]: unit for unit in json.loads(told.stdout)["units"]}
+        said = json.loads(told.stdout)
+        assert said["fabric"] == ["links and control plane of d01"]
+        assert said["not_judged"] == [
+            f"the GPUs' fabric, IMEX and NCCL of d01: {OLD}",
+            *NOT_JUDGED,
+        ]
+        units = {unit["name"]: unit for unit in said["units"]}
         assert set(units) == {"t0", "t1", "s0", "p0"}
         assert units["p0"]["versions"]["FW_PMC_alt"] == "3.2.4"
         assert (units["t0"]["slot"], units["t0"]["water"]) == (10, "dry")

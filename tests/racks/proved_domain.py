@@ -1,4 +1,4 @@
-"""A proof of an NVLink domain's fabric, and the GPUs it was made with."""
+"""An NVLink domain's switches, a proof of its fabric, and the GPUs that it was made with."""
 
 from __future__ import annotations
 
@@ -8,9 +8,43 @@ from pathlib import Path
 
 from rig import World
 
+from provisioner.integrations.demo.rack_site import OURS, RackWires
 from provisioner.integrations.racks.fabric.fabric_proof import FabricProof, keep_proof
+from provisioner.integrations.racks.fabric.switch_looks import build_login
+from provisioner.integrations.racks.partitions.handed_over import TrayPartitions
+from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.sim.racks.rack import Rack
+from provisioner.integrations.sim.racks.switch import Switch
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node
+
+SWITCHES = {"s0": 30, "s1": 31}  # their slots
+LOGIN = build_login("admin", OURS)
+
+
+def make_switches(chassis: str = "C1") -> RackWires:
+    """NVOS of two simulated switches; the first one's controller is configured since long."""
+    rack = Rack()
+    rack.now = 1e6
+    for n, (name, slot) in enumerate(SWITCHES.items()):
+        rack.units[name] = Switch(rack, name, slot, n, chassis, {}, "nvos-25.02.4317", OURS)
+        rack.hosts[f"https://nvos-{name}.test"] = (name, "nvos")
+    return RackWires(rack)
+
+
+def plan_switches() -> list[str]:
+    """Their lines in a rack of the plan."""
+    return [
+        f"      - {{name: {name}, kind: nvlink-switch, u: {31 + n}, slot: {slot}, tray_index: {n}, "
+        f'nvos: "https://nvos-{name}.test"}}\n'
+        for n, (name, slot) in enumerate(SWITCHES.items())
+    ]
+
+
+def make_beside(world: World, plan: Path, client: NmxClient) -> TrayPartitions:
+    """What hands trays over beside such switches, on a world's clock."""
+    clock = world.clock
+    return TrayPartitions(plan, client, clock.sleep, make_switches(), LOGIN, clock.now)
 
 
 def serials(tray: str) -> tuple[str, ...]:

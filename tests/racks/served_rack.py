@@ -27,6 +27,7 @@ from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.integrations.demo.rack_site import OURS, RackSite
 from provisioner.integrations.racks import update_commands
 from provisioner.integrations.racks.duty.rack_duty import USER
+from provisioner.integrations.racks.fabric import switch_looks
 from provisioner.integrations.sim.hardware.clock import (
     FastClock,
     load_certificate,
@@ -190,7 +191,7 @@ class Served:
             "--artifact-port", "0", "--settings", "settings.yaml",
             "--simulator", str(self.rack.socket), "--lab",
         ]  # fmt: skip
-        logins = {USER: "admin", PASSWORD: "p", update_commands.OURS: OURS}
+        logins = {USER: "admin", PASSWORD: "p", switch_looks.OURS: OURS}
         logins |= {update_commands.FACTORY: DEFAULT, "SSL_CERT_FILE": str(self.rack.authority)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

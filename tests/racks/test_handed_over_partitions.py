@@ -16,14 +16,22 @@ from typing import Any
 
 import pytest
 from branches import branch, certified_host, restart
-from proved_domain import keep, prove, see, serials
+from proved_domain import (
+    LOGIN,
+    SWITCHES,
+    keep,
+    make_beside,
+    make_switches,
+    plan_switches,
+    prove,
+    see,
+    serials,
+)
 from rig import World
 
 from provisioner.control.fabric.fabric_standing import Fabrics
-from provisioner.integrations.racks.partitions.handed_over import (
-    TrayPartitions,
-)
-from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
+from provisioner.integrations.racks.partitions.handed_over import TrayPartitions
+from provisioner.integrations.racks.partitions.nmx_client import NmxClient
 from provisioner.integrations.racks.partitions.tenant_partitions import (
     DEFAULT,
     Partition,
@@ -32,15 +40,12 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
 from provisioner.integrations.racks.partitions.tray_plan import Tray, plan_tray
 from provisioner.integrations.racks.plan import read_plan
 from provisioner.integrations.sim.racks.nmx import Nmx
-from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.recovery import RowVerdict
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import Call, Malformed, Reply, SwitchAddress, Unreachable
-from provisioner.runtime.integrations import open_memberships as open_all
-from provisioner.settings import Settings
 
 UUID, SERIAL, TRAYS = "4b47fa0f-7dbc-474b-b521-fc3ffc6dc7df", "C1", 4
 SLOTS = {f"t{n}": 11 + n for n in range(TRAYS)}
@@ -56,7 +61,7 @@ def write_plan(folder: Path, urls: Mapping[str, str] = {}) -> Path:
         place = f"u: {11 + n}, slot: {slot}, tray_index: {n}"
         url = urls.get(tray, url_of(tray))
         lines.append(f'      - {{name: {tray}, kind: compute-tray, {place}, bmc: "{url}"}}\n')
-    (folder / "racks.yaml").write_text("".join(lines))
+    (folder / "racks.yaml").write_text("".join([*lines, *plan_switches()]))
     keep(folder, {tray: serials(tray) for tray in SLOTS})
     return folder / "racks.yaml"
 
@@ -66,6 +71,8 @@ def make_manager() -> Nmx:
     for slot in SLOTS.values():
         manager.add_tray(UUID, SERIAL, slot)
     manager.add_default()
+    for slot in SWITCHES.values():
+        manager.add_switch(SERIAL, slot)
     return manager
 
 
@@ -86,6 +93,7 @@ class Wire:
 
     def __init__(self, manager: Nmx, dies: int = 0, *, after: bool = False) -> None:
         self.manager = manager
+        self.switches = make_switches()  # beside it
         self.dies = dies
         self.after = after
         self.silent = False
@@ -118,7 +126,7 @@ def make_partitions(plan: Path, wire: Wire, time: Time | None = None) -> TrayPar
     """As a daemon that has just begun makes them."""
     time = time or Time()
     client = NmxClient(wire, SwitchAddress("https://m"), time.pause, lambda: time.s)
-    return TrayPartitions(plan, client, time.pause)
+    return TrayPartitions(plan, client, time.pause, wire.switches, LOGIN)
 
 
 def make_node(tray: str, tenant: str, state: State = State.RELEASED) -> Node:
@@ -485,7 +493,7 @@ async def journey(world: World) -> dict[str, Any]:
     await prove(world, node, plan.parent, SLOTS)
     wire = Death(manager, [("PUT", True), ("POST", False), ("POST", True), ("DELETE", True)])
     client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
-    beside = TrayPartitions(plan, client, world.clock.sleep, world.clock.now)
+    beside = make_beside(world, plan, client)
     world.fabrics = Fabrics(AddressPlan(), memberships=(beside,))
     await restart(world)
     deaths = 0
@@ -573,24 +581,3 @@ def test_the_daemon_hands_a_tray_over_with_its_partition_and_takes_both_back() -
     pair = ["POST green.d01 4", "DELETE green.d01 0"]
     assert seen["log"] == ["PUT Default 12", *pair, *pair]
     assert seen["violations"] == []
-
-
-# --- settings
-
-
-def test_the_manager_is_asked_for_only_where_a_setting_names_it() -> None:
-    async def opened(environ: Mapping[str, str], **settings: Any) -> int:
-        async with open_all(Settings.model_validate(settings), environ) as found:
-            return len(found)
-
-    manager = "https://netq.example"
-    folder = {"racks_folder": "/srv/racks"}
-    assert asyncio.run(opened({})) == 0
-    assert asyncio.run(opened({}, **folder)) == 1  # it holds what may be in a partition
-    assert asyncio.run(opened({VARIABLE: "x"}, **folder, racks_nvlink_manager=manager)) == 1
-    with pytest.raises(InputError, match="no password is given"):
-        asyncio.run(opened({}, **folder, racks_nvlink_manager=manager))
-    with pytest.raises(InputError, match="racks_nvlink_manager"):
-        asyncio.run(opened({VARIABLE: "x"}, racks_nvlink_manager=manager))
-    with pytest.raises(ValueError, match="racks_nvlink_manager"):
-        Settings.model_validate({"racks_nvlink_manager": "http://netq.example"})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proved_domain import see
+from proved_domain import LOGIN, make_switches, see
 from test_handed_over_partitions import Rig, Wire, make_manager, make_node, owners, write_plan
 from typer.testing import CliRunner
 
@@ -34,7 +34,7 @@ class Lasting:
             self.wire, SwitchAddress("https://m"), self.pass_time, lambda: self.manager.now
         )
         self.partitions = TrayPartitions(
-            self.plan, client, self.pass_time, lambda: self.manager.now
+            self.plan, client, self.pass_time, make_switches(), LOGIN, lambda: self.manager.now
         )
 
     async def pass_time(self, seconds: float) -> None:

@@ -167,7 +167,7 @@ def test_only_a_domain_that_passes_gpus_imex_and_nccl_is_proved(tmp_path: Path) 
     assert lack(tmp_path) == "nobody proved its fabric"
     code, said = judge(tmp_path)
     assert code
-    assert "a proof needs --imex, --nccl" in said
+    assert "a proof needs FOLDER, --imex, --nccl" in said
     assert judge(tmp_path, "--imex", "--nccl")[0] == 1  # no host's view of IMEX
     assert lack(tmp_path) == "nobody proved its fabric"
     write_imex(tmp_path)
@@ -242,3 +242,15 @@ def test_no_tray_is_handed_over_in_a_domain_that_nobody_proved(tmp_path: Path, s
     assert rig.do("admit", node) == []
     file.unlink()
     assert rig.do("expel", make_node("t0", "acme", State.DRAINING)) == []  # back it comes always
+
+
+def test_switches_that_are_not_as_wanted_make_no_proof_and_take_none_away(tmp_path: Path) -> None:
+    write(tmp_path)
+    write_imex(tmp_path)
+    switches = ("--imex", "--nccl", "--nvos-user", "admin")  # the plan has none
+    code, said = judge(tmp_path, *switches)
+    assert (code, "the plan has no NVLink switch of the domain" in said) == (1, True)
+    assert lack(tmp_path) == "nobody proved its fabric"
+    assert judge(tmp_path, "--imex", "--nccl")[0] == 0
+    assert judge(tmp_path, *switches)[0] == 1
+    assert lack(tmp_path) == ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from branches import branch, certified_host, restart
-from proved_domain import prove, see
+from proved_domain import make_beside, prove, see
 from rig import World
 from test_handed_over_partitions import (
     SLOTS,
@@ -32,10 +33,11 @@ from provisioner.adapters.switch_https import UNACKED_S, SwitchHttps
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.execution.actions.reach import share_turns
 from provisioner.execution.tenancy.memberships import Memberships
-from provisioner.integrations.racks.partitions.handed_over import LATE_S, TrayPartitions
-from provisioner.integrations.racks.partitions.nmx_client import NmxClient
+from provisioner.integrations.racks.partitions.handed_over import LATE_S
+from provisioner.integrations.racks.partitions.nmx_client import VARIABLE, NmxClient
 from provisioner.integrations.racks.partitions.tenant_partitions import PartitionAct, Verb
 from provisioner.integrations.racks.rack_commands import app
+from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.places.address_plan import AddressPlan
@@ -56,7 +58,7 @@ async def journey(world: World) -> dict[str, Any]:
     await prove(world, node, plan.parent, SLOTS)
     wire = Death(manager, [("POST", True)])
     client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
-    beside = TrayPartitions(plan, client, world.clock.sleep, world.clock.now)
+    beside = make_beside(world, plan, client)
     world.fabrics = Fabrics(AddressPlan(), memberships=(beside,))
     await restart(world)
     assert world.daemon is not None
@@ -115,7 +117,7 @@ def test_a_membership_that_the_row_does_not_name_is_not_begun() -> None:
         plan = write_plan(world.files.overlay.parent, {"t0": bmc})
         wire = Death(manager, [])
         client = NmxClient(wire, SwitchAddress("https://m"), world.clock.sleep, world.clock.now)
-        systems = (TrayPartitions(plan, client, world.clock.sleep),)
+        systems = (make_beside(world, plan, client),)
         asked = await Memberships(systems, world.store).admit(
             node.model_copy(update={"tenant": "green"})
         )
@@ -262,3 +264,21 @@ def test_the_kernel_gives_up_what_a_dead_process_left_unsent() -> None:
     with _guarded(None, UNACKED_S)((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("", 0))) as made:
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
     assert UNACKED_S < LATE_S
+
+
+def test_the_manager_is_asked_for_only_where_a_setting_names_it() -> None:
+    async def opened(environ: Mapping[str, str], **settings: Any) -> int:
+        async with open_memberships(Settings.model_validate(settings), environ) as found:
+            return len(found)
+
+    manager = "https://netq.example"
+    folder = {"racks_folder": "/srv/racks"}
+    assert asyncio.run(opened({})) == 0
+    assert asyncio.run(opened({}, **folder)) == 1  # it holds what may be in a partition
+    assert asyncio.run(opened({VARIABLE: "x"}, **folder, racks_nvlink_manager=manager)) == 1
+    with pytest.raises(InputError, match="no password is given"):
+        asyncio.run(opened({}, **folder, racks_nvlink_manager=manager))
+    with pytest.raises(InputError, match="racks_nvlink_manager"):
+        asyncio.run(opened({VARIABLE: "x"}, racks_nvlink_manager=manager))
+    with pytest.raises(ValueError, match="racks_nvlink_manager"):
+        Settings.model_validate({"racks_nvlink_manager": "http://netq.example"})

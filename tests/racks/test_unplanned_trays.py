@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from proved_domain import see
+from proved_domain import LOGIN, make_switches, see
 from test_handed_over_partitions import (
     Rig,
     Wire,
@@ -147,7 +147,9 @@ def test_a_mute_or_slow_manager_has_the_turn_for_minutes_and_is_named(
     node = make_node("t0", "acme")
 
     refused = asyncio.run(
-        TrayPartitions(rig.plan, client, wire.pause).admit(node, [node], see("t0"))
+        TrayPartitions(rig.plan, client, wire.pause, make_switches(), LOGIN).admit(
+            node, [node], see("t0")
+        )
     )
 
     end = "its operation did not end in time"

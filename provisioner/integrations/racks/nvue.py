@@ -203,6 +203,10 @@ class NvosClient:
     async def read_apps(self) -> object:
         return await self._get("/cluster/apps")
 
+    async def read_interfaces(self, revision: str) -> object:
+        """Return each interface with its type and its link's state, as a revision has them."""
+        return await self._get(f"/interface?rev={revision}&include=/*/type&include=/*/link/state")
+
     async def _try_factory(self) -> Nvos:
         if self._factory is None:
             return Nvos.REFUSED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 import yaml
@@ -60,6 +60,10 @@ Outlet = Annotated[
 NodeName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 
+LINK_ROLES = ("acp", "sw", "fnm")  # NVOS' words: to trays, front panel, between switches
+LinkName = Annotated[str, StringConstraints(pattern=r"^(acp|sw|fnm)[0-9ps]*$", max_length=32)]
+
+
 class PlannedUnit(Record):
     """One unit of a rack.
 
@@ -105,6 +109,8 @@ class PlannedRack(Record):
     domain: str = Field(default="", max_length=63)
     loop: str = Field(default="", max_length=63)  # its coolant loop
     shelves_needed: int | None = Field(default=None, ge=1, le=64)  # None: unknown, so all
+    # of its switches' NVLink interfaces, by name or by role; any: it may be down
+    links: Mapping[LinkName, Literal["up", "down", "any"]] = Field(default={}, max_length=512)
     units: tuple[PlannedUnit, ...] = Field(min_length=1, max_length=UNITS_MAX)
 
     @model_validator(mode="after")

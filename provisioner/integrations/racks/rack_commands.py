@@ -45,6 +45,7 @@ from provisioner.integrations.racks.duty import (
 )
 from provisioner.integrations.racks.elevation import draw_elevation
 from provisioner.integrations.racks.fabric import fabric_commands
+from provisioner.integrations.racks.fabric.switch_looks import OURS
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.leaving import decommission_commands
 from provisioner.integrations.racks.looks import keep_look
@@ -64,7 +65,6 @@ from provisioner.model.outcome import Gap
 from provisioner.ports import BmcAddress, Secret, SwitchAddress
 
 AT_ONCE = 16  # BMCs that are read at one time
-_NVOS_PASSWORD = "PROVISIONER_NVOS_PASSWORD"  # noqa: S105 (the variable's name)
 
 app = typer.Typer(
     help="Racks: what stands in them, what a campaign would do, water and power.",
@@ -131,7 +131,7 @@ def show(
     rack: Annotated[str, typer.Argument(help="Name of a rack of the plan.")],
     user: UserOption = "",
     nvos_user: Annotated[
-        str, typer.Option(help=f"User at NVOS; its password is taken from {_NVOS_PASSWORD}.")
+        str, typer.Option(help=f"User at NVOS; its password is taken from {OURS}.")
     ] = "",
     svg: Annotated[
         Path | None, typer.Option(help="Also draw the elevation into this file.")
@@ -202,9 +202,9 @@ def _count_kinds(plan: RackPlan) -> dict[str, int]:
 def _nvos_login(user: str) -> tuple[str, Secret] | None:
     if not user:
         return None
-    password = os.environ.get(_NVOS_PASSWORD, "")
+    password = os.environ.get(OURS, "")
     if not password:
-        raise InputError("--nvos-user", user, "no password is given", f"Set {_NVOS_PASSWORD}.")
+        raise InputError("--nvos-user", user, "no password is given", f"Set {OURS}.")
     return user, Secret(password)
 
 

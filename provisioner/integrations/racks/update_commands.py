@@ -26,6 +26,7 @@ from provisioner.cli.options.matrix_files import MatrixOption
 from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import Campaign, CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.fabric.switch_looks import OURS, log_in
 from provisioner.integrations.racks.hand_journals import check_hand_journal
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.rack_update import Hands, carry_out
@@ -48,9 +49,7 @@ from provisioner.integrations.racks.water_commands import (
     ask_person,
 )
 from provisioner.model.input_error import InputError
-from provisioner.ports import Secret, SwitchAddress
 
-OURS = "PROVISIONER_NVOS_PASSWORD"
 FACTORY = "PROVISIONER_NVOS_FACTORY_PASSWORD"
 
 
@@ -179,13 +178,6 @@ def build_update(
     if nvos_user and not ours:
         raise InputError("--nvos-user", nvos_user, "no password is given", f"Set {OURS}.")
 
-    def login(password: str) -> dict[str, SwitchAddress]:
-        return {
-            unit.name: SwitchAddress(url=unit.nvos, username=nvos_user, secret=Secret(password))
-            for unit in units
-            if unit.nvos and nvos_user and password
-        }
-
     return Update(
         plan=planned,
         asked=asked,
@@ -193,8 +185,8 @@ def build_update(
         bmcs=wires[0],
         switches=wires[1],
         addresses=addresses,
-        nvos=login(ours),
-        factory=login(factory),
+        nvos=log_in(planned, nvos_user, ours),
+        factory=log_in(planned, nvos_user, factory),
         water=Path(),
         now=time.time,
         say=lambda sentence: typer.echo(strip_controls(sentence)),

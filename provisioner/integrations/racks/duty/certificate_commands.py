@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
 from provisioner.cli.options.checked_options import JsonOption
-from provisioner.cli.options.tables import Table, open_console
+from provisioner.cli.options.tables import Table, open_console, strip_controls
 from provisioner.integrations.racks.duty.rack_certificate import RACK_PAYLOAD, RackCertificate
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, read_plan
@@ -152,7 +152,9 @@ def verify_certificate(
     for kind, targets in read.targets.items():
         for component, version in targets.items():
             typer.echo(f"  {kind}: {component} {version}")
-    typer.echo(f"not judged: {'; '.join(read.not_judged)}")
+    for each in read.fabric:
+        typer.echo(f"  proved: {strip_controls(each)}")
+    typer.echo(f"not judged: {strip_controls('; '.join(read.not_judged))}")
 
 
 def certificates(

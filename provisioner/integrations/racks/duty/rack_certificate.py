@@ -6,26 +6,33 @@ a unit that did not answer, or whose place, water or versions are not proved, is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pydantic import Field
 
 from provisioner.integrations.racks.campaign import CampaignFile
+from provisioner.integrations.racks.duty.node_holds import NodeHolds
+from provisioner.integrations.racks.fabric.fabric_proof import find_lack
+from provisioner.integrations.racks.fabric.link_gate import judge_domain
+from provisioner.integrations.racks.fabric.switch_looks import look_at_switches
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import Water, judge_rack
-from provisioner.integrations.racks.plan import RackPlan
+from provisioner.integrations.racks.plan import PlannedRack, RackPlan
 from provisioner.integrations.racks.update_packages import find_missed
 from provisioner.integrations.racks.update_start import RackReadings
+from provisioner.integrations.racks.update_world import Update
 from provisioner.model.base import Record
 
 RACK_PAYLOAD = "application/vnd.gpu-provisioner.rack+json"
 NOT_JUDGED = (
-    "the GPUs' view of the NVLink fabric",
-    "partitions and IMEX",
-    "links and loads",
+    "partitions, of which each handover and the alert MembershipDrift tell",
+    "loads",
     "components without a target",
 )
+OLD = "a proof is older than this campaign; `rack fabric --keep` makes a new one"
 REASONS_MAX = 8
 
 
@@ -44,21 +51,31 @@ class CertifiedUnit(Record):
 
 
 class RackCertificate(Record):
-    """What holds of a rack at `judged_at` (Unix time), and what nobody judged."""
+    """What holds of a rack at `judged_at` (Unix time), and what nobody proved, with the reason.
+
+    `fabric`: what was proved of its NVLink domains.
+    """
 
     rack: str
     chassis_serial: str
     campaign: str
     targets: Mapping[Kind, Mapping[str, str]]
     units: tuple[CertifiedUnit, ...] = Field(max_length=128)
+    fabric: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = NOT_JUDGED
     judged_at: float
 
 
 def certify_rack(
-    plan: RackPlan, name: str, asked: CampaignFile, read: RackReadings, campaign: str, now: float
+    plan: RackPlan,
+    name: str,
+    asked: CampaignFile,
+    read: RackReadings,
+    campaign: str,
+    now: float,
+    fabric: tuple[Sequence[str], Sequence[str]] = ((), ()),
 ) -> RackCertificate | tuple[str, ...]:
-    """Return the certificate of a rack, or why it gets none."""
+    """Return the certificate of a rack, or why it gets none. `fabric`: as `judge_fabric` has it."""
     verdict = judge_rack(plan, name, read.units)
     why = [f"{one.subject}: {one.detail}" for one in verdict.findings]
     units: list[CertifiedUnit] = []
@@ -96,5 +113,38 @@ def certify_rack(
         campaign=campaign,
         targets=asked.targets,
         units=tuple(units),
+        fabric=tuple(fabric[0]),
+        not_judged=(*fabric[1], *NOT_JUDGED),
         judged_at=now,
     )
+
+
+async def judge_fabric(
+    update: Update, rack: PlannedRack, holds: NodeHolds, *, acted: bool
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what is proved of a rack's NVLink domains now, and what is not, with the reason.
+
+    `acted`: the campaign wrote something, so that a person's proof is of what ran before it.
+    """
+    plan = update.plan
+    said: list[tuple[str, str]] = []  # what, and why it is not proved
+    placed = await holds.find_nodes(plan)
+    trays = [unit for unit in rack.units if unit.kind is Kind.COMPUTE_TRAY]
+    for domain in sorted({domain_of(rack, unit) for unit in trays}):
+        views = await look_at_switches(
+            plan, domain, update.switches, lambda unit: update.nvos.get(unit.name)
+        )
+        faults = judge_domain(plan, domain, views)
+        first = f"{faults[0].subject}: {faults[0].detail} (1 of {len(faults)})" if faults else ""
+        said.append((f"links and control plane of {domain or rack.name}", first))
+        lack = OLD if acted else ""
+        for tray in (unit.name for unit in trays if domain_of(rack, unit) == domain):
+            seen = None
+            if tray in placed:
+                seen = await holds.parts.store.evidence.get_inventory(placed[tray][0].id)
+            folder = Path(holds.parts.settings.racks_folder)
+            now = holds.parts.clock.now()
+            lack = lack or await asyncio.to_thread(find_lack, folder, plan, domain, now, tray, seen)
+        said.append((f"the GPUs' fabric, IMEX and NCCL of {domain or rack.name}", lack))
+    proved = [what for what, why in said if not why]
+    return proved, [f"{what}: {why}"[:300] for what, why in said if why]

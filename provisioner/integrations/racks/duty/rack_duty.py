@@ -42,11 +42,16 @@ from provisioner.integrations.racks.duty.node_holds import (
     find_tenant,
     read_marks,
 )
-from provisioner.integrations.racks.duty.rack_certificate import RACK_PAYLOAD, certify_rack
+from provisioner.integrations.racks.duty.rack_certificate import (
+    RACK_PAYLOAD,
+    certify_rack,
+    judge_fabric,
+)
+from provisioner.integrations.racks.fabric.switch_looks import OURS, log_in
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
 from provisioner.integrations.racks.rack_update import carry_out
-from provisioner.integrations.racks.update_commands import FACTORY, OURS
+from provisioner.integrations.racks.update_commands import FACTORY
 from provisioner.integrations.racks.update_log import UpdateLog, hold_log
 from provisioner.integrations.racks.update_start import (
     check_packages,
@@ -68,7 +73,6 @@ from provisioner.ports import (
     EventStreams,
     Secret,
     StoreFailed,
-    SwitchAddress,
     SwitchTransport,
 )
 from provisioner.runtime import permit
@@ -217,8 +221,8 @@ class RackDuty:
             remedy = f"Approve it with --user, and start the daemon with {PASSWORD}."
             raise InputError(name, "", "the daemon has no login of its BMC", remedy)
         update = self._build(folder, campaign, plan, asked, addresses)
-        update.nvos = self._log_in(plan, approval, OURS)
-        update.factory = self._log_in(plan, approval, FACTORY)
+        update.nvos = log_in(plan, approval.nvos_user, self.environ.get(OURS, ""))
+        update.factory = log_in(plan, approval.nvos_user, self.environ.get(FACTORY, ""))
         return update
 
     async def _carry(self, campaign: Path, approval: Approval, told: _Told) -> None:
@@ -248,7 +252,7 @@ class RackDuty:
                     return
                 outcome, hands = await carry_out(update, journal, begun)
             proved = outcome.finished and not begun.held
-            uncertain = await self._certify(update, campaign) if proved else ()
+            uncertain = await self._certify(update, campaign, acted=True) if proved else ()
             await told.end(outcome, hands.why, uncertain)
 
     def _keep_busy(self, update: Update, domains: Collection[str] | None = None) -> None:
@@ -268,18 +272,21 @@ class RackDuty:
         if told.held:
             await told.write(RackCampaignState.HELD, told.held)
             return
-        says = ("every version runs already", *await self._certify(update, campaign))
+        says = ("every version runs already", *await self._certify(update, campaign, acted=False))
         await told.free_but(())
         await told.write(RackCampaignState.DONE, says)
 
-    async def _certify(self, update: Update, campaign: Path) -> Sequence[str]:
+    async def _certify(self, update: Update, campaign: Path, *, acted: bool) -> Sequence[str]:
         """Read all racks once more, and sign what is proved of each; return why one is not."""
         self._keep_busy(update)
         read = await read_rack_units(update)
         why: list[str] = []
         for rack in update.plan.racks:
+            fabric = await judge_fabric(update, rack, self.holds, acted=acted)
             now = self.parts.clock.now()
-            made = certify_rack(update.plan, rack.name, update.asked, read, campaign.name, now)
+            made = certify_rack(
+                update.plan, rack.name, update.asked, read, campaign.name, now, fabric
+            )
             if isinstance(made, tuple):
                 why += [f"{rack.name} gets no certificate: {each}" for each in made]
                 continue
@@ -376,16 +383,6 @@ class RackDuty:
             elif user and password:
                 addresses[unit.name] = BmcAddress(unit.bmc, user, Secret(password))
         return addresses
-
-    def _log_in(
-        self, plan: RackPlan, approval: Approval, variable: str
-    ) -> Mapping[str, SwitchAddress]:
-        password = self.environ.get(variable, "")
-        user = approval.nvos_user
-        units = (u for rack in plan.racks for u in rack.units if u.nvos and user and password)
-        return {
-            u.name: SwitchAddress(url=u.nvos, username=user, secret=Secret(password)) for u in units
-        }
 
 
 class _Told:

@@ -20,6 +20,7 @@ from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import CampaignFile, group_units
 from provisioner.integrations.racks.duty.approval import list_campaigns
 from provisioner.integrations.racks.duty.node_holds import find_socket
+from provisioner.integrations.racks.fabric.switch_looks import OURS
 from provisioner.integrations.racks.hand_journals import check_hand_journal, list_hand_journals
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.leaving.decommission import (
@@ -39,7 +40,7 @@ from provisioner.integrations.racks.plan import (
     read_plan,
     read_record,
 )
-from provisioner.integrations.racks.update_commands import OURS, build_update, read_tenants
+from provisioner.integrations.racks.update_commands import build_update, read_tenants
 from provisioner.integrations.racks.update_log import NOTED, Line, open_log, read_log
 from provisioner.integrations.racks.update_start import find_unproved
 from provisioner.integrations.racks.water_commands import PlanFile, WaterOption, ask_person

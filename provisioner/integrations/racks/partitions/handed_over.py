@@ -20,6 +20,14 @@ from pathlib import Path
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.integrations.racks.duty.node_holds import find_tenant, place_nodes
 from provisioner.integrations.racks.fabric.fabric_proof import find_lack
+from provisioner.integrations.racks.fabric.link_gate import FAULTS_MAX, judge_domain, judge_nodes
+from provisioner.integrations.racks.fabric.switch_looks import (
+    NVOS_USER,
+    OURS,
+    Login,
+    build_login,
+    look_at_switches,
+)
 from provisioner.integrations.racks.identity import Kind, find_tray_model
 from provisioner.integrations.racks.membership import find_other_serial
 from provisioner.integrations.racks.partitions.drift import find_drift
@@ -42,7 +50,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
-from provisioner.ports import PortError, Secret, SwitchAddress
+from provisioner.ports import PortError, Secret, SwitchAddress, SwitchTransport
 from provisioner.ports.isolation import Drift, Membership
 from provisioner.runtime import permit
 from provisioner.settings import Settings
@@ -64,13 +72,19 @@ class TrayPartitions:
         file: Path,
         client: NmxClient,
         pause: Callable[[float], Awaitable[None]],
+        switches: SwitchTransport,
+        login: Login,
         wall: Callable[[], float] = time.time,
-    ):
-        """`file`: the plan of racks, in the folder that keeps what is owed."""
+    ) -> None:
+        """`file`: the plan of racks, in the folder that keeps what is owed. `switches`: to NVOS of
+        its switches, with their `login`.
+        """
         self._file = file
         self._client = client
         self._owed = OwedActs(file.parent, client, wall)
         self._pause = pause
+        self._switches = switches
+        self._login = login
         self._plan: tuple[Stamp, RackPlan] | None = None
 
     async def concerns(self, node: Node, seen: Inventory | None) -> bool:
@@ -88,8 +102,11 @@ class TrayPartitions:
     ) -> tuple[Blocker, ...]:
         """Bring a tray into its tenant's partition, and out of every other one."""
         tray = await self._find_tray(node, nodes, seen, node.tenant)
-        if isinstance(tray, Tray) and (lack := await self._find_lack(tray, seen)) is not None:
-            return (lack,)
+        if isinstance(tray, Tray):
+            if (lack := await self._find_lack(tray, seen)) is not None:
+                return (lack,)
+            if sick := await self._find_sick(tray):
+                return sick
         return await self._bring(tray)
 
     async def expel(
@@ -112,11 +129,12 @@ class TrayPartitions:
         if (lack := await self._find_lack(tray, seen)) is not None:
             return (_row(tray.partition, RowVerdict.UNKNOWN, lack.detail),)
         try:
+            sick = await self._find_sick(tray)
             planned = await self._look(tray)
         except PortError as error:
             return (_row(tray.partition, RowVerdict.UNKNOWN, str(error)),)
-        if planned.blockers:
-            return (_row(tray.partition, RowVerdict.UNKNOWN, str(planned.blockers[0])),)
+        if blockers := (*sick, *planned.blockers):
+            return (_row(tray.partition, RowVerdict.UNKNOWN, str(blockers[0])),)
         wrong = [*map(str, planned.acts), *planned.wrong]
         said = wrong[0] if wrong else f"all GPUs of {tray.unit.name}, and no other tenant's"
         return (_row(tray.partition, RowVerdict.FAIL if wrong else RowVerdict.PASS, said),)
@@ -180,6 +198,15 @@ class TrayPartitions:
             unblock=f"Prove it over all trays of the domain: `provisioner rack fabric RACKS.yaml "
             f"{tray.rack.name} FOLDER --imex --nccl --keep RACKS_FOLDER` (docs/racks.md).",
         )
+
+    async def _find_sick(self, tray: Tray) -> tuple[Blocker, ...]:
+        """Return what speaks against the switches of its domain by one look. Raises PortError."""
+        views = await look_at_switches(tray.plan, tray.domain, self._switches, self._login)
+        nodes = await self._client.look_at_switches()
+        faults = judge_domain(tray.plan, tray.domain, views)
+        faults += judge_nodes(tray.plan, tray.domain, nodes)
+        more = build_blocker(tray.domain, f"and {len(faults) - FAULTS_MAX} more (`rack fabric`)")
+        return faults if len(faults) <= FAULTS_MAX else (*faults[:FAULTS_MAX], more)
 
     async def _look(self, tray: Tray) -> PartitionPlan:
         return plan_tray(tray, *await self._client.look())
@@ -296,9 +323,12 @@ async def open_memberships(
     user = settings.racks_nvlink_user
     address = SwitchAddress(settings.racks_nvlink_manager, user, Secret(secret))
     transport = SwitchHttps(ca_file=ca_file)
+    switches = SwitchHttps()  # NVOS' certificates are the system's authorities'
     try:
         client = NmxClient(transport, address, asyncio.sleep)
         plan = Path(settings.racks_folder) / "racks.yaml"
-        yield (TrayPartitions(plan, client, asyncio.sleep),)
+        login = build_login(environ.get(NVOS_USER, "admin"), environ.get(OURS, ""))
+        yield (TrayPartitions(plan, client, asyncio.sleep, switches, login),)
     finally:
         await transport.close()
+        await switches.close()

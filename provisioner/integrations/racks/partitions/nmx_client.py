@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from time import monotonic
 from typing import Any
@@ -24,6 +24,7 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
     read_gpus,
     read_partitions,
     read_running,
+    read_switch_nodes,
 )
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Call, LoginRefused, Malformed, PortError, Reply, Unreachable
@@ -84,6 +85,13 @@ class NmxClient:
         try:
             gpus = read_gpus(await self._get("/gpus"))
             return gpus, read_partitions(await self._get("/partitions"))
+        except ValueError as error:
+            raise Malformed(str(error)) from None
+
+    async def look_at_switches(self) -> Mapping[tuple[str, int], str]:
+        """Return the health of switches as it is listed now, by place. Raises PortError."""
+        try:
+            return read_switch_nodes(await self._get("/switch-nodes"))
         except ValueError as error:
             raise Malformed(str(error)) from None
 

@@ -146,6 +146,25 @@ def read_running(body: object) -> Sequence[str]:
     return [_text(one.get("ID")) or "?" for one in listed if one.get("Status") not in ENDED]
 
 
+def read_switch_nodes(body: object) -> Mapping[tuple[str, int], str]:
+    """Return the health of each listed switch tray, "" for none, by chassis serial and slot.
+
+    Raises ValueError for a list that is not whole.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for one in _list(body, GPUS_MAX):
+        at = one.get("LocationInfo")
+        at = at if isinstance(at, Mapping) else {}
+        serial = _text(at.get("ChassisSerialNumber"))
+        slot = at.get("SlotID")
+        if not (serial and isinstance(slot, int) and _is_number(slot)):
+            raise ValueError("a switch node's place is not whole")
+        if (serial, slot) in found:
+            raise ValueError("two switch nodes are in one place")
+        found[serial, slot] = _text(one.get("Health"))
+    return found
+
+
 def _read_members(members: object) -> frozenset[Place] | None:
     if not isinstance(members, list) or len(members) > GPUS_MAX:
         return None

@@ -32,6 +32,7 @@ class Nmx:
 
     gpus: list[Json] = field(default_factory=list)
     partitions: dict[str, Json] = field(default_factory=dict)
+    switches: list[Json] = field(default_factory=list)  # its switch nodes
     polls: int = 1
     managed: dict[str, bytes] = field(default_factory=dict)  # switches, each with its bundle
     maintenance: bool = True  # its own mode, in which it replaces certificates
@@ -50,6 +51,10 @@ class Nmx:
             at = {"ChassisID": 1, "ChassisSerialNumber": serial, "SlotID": slot, "HostID": 1}
             one = {"ID": f"g{len(self.gpus)}", "DomainUUID": domain, "DeviceID": device}
             self.gpus.append({**one, "LocationInfo": at, "Health": "HEALTHY"})
+
+    def add_switch(self, serial: str, slot: int) -> None:
+        at = {"ChassisID": 1, "ChassisSerialNumber": serial, "SlotID": slot, "HostID": 1}
+        self.switches.append({"ID": f"s{slot}", "LocationInfo": at, "Health": "HEALTHY"})
 
     def add_default(self) -> None:
         """Have the factory's partition hold every GPU."""
@@ -76,6 +81,8 @@ class Nmx:
         if method == "GET" and what == "partitions":
             listed = [p for p in self.partitions.values() if self._is_listed(p["ID"])]
             return Answer(200, listed)
+        if method == "GET" and what == "switch-nodes":
+            return Answer(200, self.switches)
         if method == "GET" and what == "operations":
             return self._operation(ident) if ident else Answer(200, self._list_operations())
         if method == "PUT" and (what, ident) == ("certificates", "switches"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -40,6 +40,9 @@ class SwitchFaults:
     never_configured: bool = False
     primary_too: bool = False  # it runs a controller beside the primary's
     full: bool = False  # both partitions are used
+    # what an NVUE revision shows of an interface's link instead, by "REVISION/NAME"; None: nothing
+    links: dict[str, Any] = field(default_factory=dict)
+    silent: str = ""  # a revision of which it lists nothing
 
 
 @dataclass
@@ -225,11 +228,24 @@ class Switch:
         self.refused = 0
         where = path.removeprefix("/nvue_v1").partition("?")[0]
         if method == "GET":
-            found = self._show(where)
+            found = self._list_links(path) if where == "/interface" else self._show(where)
             return Answer(404) if found is None else Answer(200, found)
         if method == "PATCH":
             return self._patch(path, where, body)
         return self._post(where, body)
+
+    def _list_links(self, path: str) -> Any:
+        """Show interfaces as NVOS' manual ("NVLink Interface") and NVUE's API have them: a link
+        that nobody set has its state in force alone.
+        """
+        revision = path.partition("rev=")[2].partition("&")[0]
+        shown: dict[str, Any] = {"eth0": {"type": "eth", "link": {"state": {"up": {}}}}}
+        for name in ("acp1", "acp2", "acp3", "acp4", "fnm1", "sw1p1s1"):
+            up: Any = {"up": {}} if revision == "operational" and name != "sw1p1s1" else {}
+            state = self.faults.links.get(f"{revision}/{name}", up)
+            if state is not None:
+                shown[name] = {"type": "nvl", "link": {"state": state} if state else {}}
+        return {} if self.faults.silent == revision else shown
 
     def _show(self, where: str) -> Any:
         if where == "/platform/chassis-location":

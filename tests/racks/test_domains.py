@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rack_rig import CHASSIS, NEW, TARGETS, Rig, finish, held, make, run
 
+from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.sim.racks.rack import Event
 from provisioner.ports import Call, Reply
@@ -127,3 +128,20 @@ def test_what_nvos_refuses_is_not_asked_again_and_a_busy_one_is(
     key, why = held(rig)
     assert (key, refused) == ("s0/nvos", 1)
     assert f"HTTP status {status}" in why
+
+
+def test_a_package_that_is_another_one_by_its_push_is_not_pushed(tmp_path: Path) -> None:
+    """Its digest was right as the update began; hours may lie between."""
+    rig = make(tmp_path, TRAY)
+    asked = rig.campaign().packages[Kind.COMPUTE_TRAY]
+    file = tmp_path / asked["hgx-bundle"].files[0].file
+
+    def change(event: Event) -> None:
+        if event.what == "push":  # of the host's bundle, the first one
+            file.write_bytes(file.read_bytes() + b"x")
+
+    rig.rack.watch = change
+    key, why = held(rig)
+    assert key == "t0/hgx-bundle"
+    assert "its SHA-256 is another one" in why
+    assert len(rig.rack.find("push")) == 1

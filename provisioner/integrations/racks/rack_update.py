@@ -8,6 +8,7 @@ its unit is proved again to be at its place, and before each cut of power nobody
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ from provisioner.integrations.racks.update_log import (
 )
 from provisioner.integrations.racks.update_packages import find_missed, find_surplus
 from provisioner.integrations.racks.update_shelves import ShelfWrites, decide_shelf, read_shelf
+from provisioner.integrations.racks.update_start import check_file
 from provisioner.integrations.racks.update_steps import (
     CONFIGURE_MAX_S,
     POWER_MAX_S,
@@ -76,6 +78,7 @@ from provisioner.integrations.racks.update_world import (
 from provisioner.integrations.racks.water import WaterState
 from provisioner.integrations.racks.water_commands import Racked
 from provisioner.integrations.racks.water_file import BUILDING, wait_for_water
+from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 from provisioner.ports.switch import SwitchRefused
@@ -200,6 +203,8 @@ class Hands:
 
     async def _find_objection(self, act: Act, step: Next, log: ActLog) -> Next | None:
         """Return why a write is not sent now: who uses the domain, or a unit that was moved."""
+        if step.what.startswith("push") and (changed := await self._find_changed(act)):
+            return fail(Reason.NOT_EXPECTED, changed)
         first = not log.has_begun()
         if not first and step.what not in CUTS:
             return None
@@ -217,6 +222,18 @@ class Hands:
         since = float(self.log.of(act.key).note("unplaced"))
         late = self.update.now() - since > SILENT_MAX_S
         return fail(moved.reason, moved.why) if late else moved
+
+    async def _find_changed(self, act: Act) -> str:
+        """Return which file of an act is not the pinned one (any more), "" if all are."""
+        _, unit = self.update.find(act.on)
+        files = [f for one in self.update.packages(unit.kind, act.component) for f in one.files]
+        for one in (each for each in files if each.file):
+            file = self.update.folder / one.file
+            try:
+                await asyncio.to_thread(check_file, act.key, file, one.sha256)
+            except InputError as error:
+                return f"{file}: {error.problem}. {error.remedy}"
+        return ""
 
     # --- trays, switches, shelves
 

@@ -64,10 +64,11 @@ def check_packages(asked: CampaignFile, plan: RackPlan, folder: Path) -> None:
                     problem = "only NVOS fetches a file by `url`"
                     raise InputError(where, file.url, problem, "Give its `file` and `sha256`.")
                 if file.file:
-                    _check_file(where, folder / file.file, file.sha256)
+                    check_file(where, folder / file.file, file.sha256)
 
 
-def _check_file(where: str, file: Path, wanted: str) -> None:
+def check_file(where: str, file: Path, wanted: str) -> None:
+    """Refuse a file that is not the pinned one. Raises InputError."""
     try:
         with file.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()

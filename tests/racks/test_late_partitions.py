@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,46 @@ def test_a_tray_of_a_partition_that_is_never_listed_leaves_by_a_persons_word_alo
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert rig.do("expel", leaving) == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_tray_of_a_change_that_was_taken_without_an_operation_is_not_free_by_time(
+    tmp_path: Path, *, dies: bool
+) -> None:
+    """A manager that took it and named no operation: time and empty lists do not prove it out."""
+    rig = Lasting(tmp_path)
+    rig.manager.partitions.clear()
+    rig.manager.faults.late_s = 10 * UNLISTED_S
+    send = rig.wire.request
+    taken = False
+
+    async def name_none(address: SwitchAddress, call: Any) -> Any:
+        nonlocal taken
+        if taken and dies:
+            raise Cut
+        told = await send(address, call)
+        taken = taken or call.method == "POST"
+        return replace(told, body=b"{}") if call.method == "POST" else told
+
+    rig.wire.request = name_none  # type: ignore[method-assign]
+    with pytest.raises(Cut) if dies else nullcontext():
+        rig.do("admit", make_node("t0", "acme"))
+    rig.wire.request = send  # type: ignore[method-assign]
+    rig.manager.now += 2 * UNLISTED_S
+    rig.begin()
+    (held,) = rig.do("expel", make_node("t0", "acme", State.DRAINING))
+    assert "does not list it yet" in held
+    assert owners(rig.manager, "t0") == {"acme.d01"}
+
+
+def test_what_is_owed_is_held_by_a_person_and_the_daemon_alike(tmp_path: Path) -> None:
+    """`rack partitions --apply` of another user leaves a lock that the daemon can hold as well."""
+    rig = Lasting(tmp_path)
+    assert rig.do("admit", make_node("t0", "acme")) == []
+    lock = tmp_path / f".{FILE}.lock"
+    assert lock.stat().st_mode & 0o444 == 0o444
+    lock.chmod(0o444)  # root passes by it; whoever does not opens it to read
+    assert rig.do("expel", make_node("t0", "acme", State.DRAINING)) == []
 
 
 @pytest.mark.parametrize("spoilt", ["{", "no access"])

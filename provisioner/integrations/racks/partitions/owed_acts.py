@@ -36,11 +36,12 @@ from provisioner.runtime.whole_files import replace_file
 FILE = "nvlink-owed.json"
 OWED_MAX = 4096
 UNLISTED_S = 7200.0  # then it is asked for again; one was listed over an hour after its end
+UNNAMED = "?"
 TRIES = 200  # of the file, which each has for a moment
 
 
 class OwedAct(Record):
-    """One act. `operation`: "" until the manager took it."""
+    """One act. `operation`: "" until the manager took it, UNNAMED where it named none."""
 
     act: PartitionAct
     at: float  # of the wall's clock, when it was sent
@@ -84,7 +85,7 @@ class OwedActs:
             elif fate is Fate.VOID:
                 await self._swap(sent, _void(sent))
             else:
-                told = {"operation": operation, "completed": fate is Fate.COMPLETED}
+                told = {"operation": operation or UNNAMED, "completed": fate is Fate.COMPLETED}
                 before = sent
                 sent = sent.model_copy(update=told)
                 await self._swap(before, sent)
@@ -180,7 +181,8 @@ class OwedActs:
 
         def keep() -> None:
             busy = InputError(str(self._file), "", "another command holds it", "Wait for its end.")
-            with hold_name(self._file.with_name(f".{FILE}.lock"), busy, TRIES):
+            lock = self._file.with_name(f".{FILE}.lock")
+            with hold_name(lock, busy, TRIES, shared=True):  # of the daemon, and of people
                 acts = self._load()
                 kept = tuple(change(acts))
                 if len(kept) > OWED_MAX:

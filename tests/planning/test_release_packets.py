@@ -245,6 +245,22 @@ def test_silence_by_another_interface_says_nothing_of_the_leaf(
     assert ("source rule" in row.seen) is not beside
 
 
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [(2, RowVerdict.NONE), (124, RowVerdict.UNKNOWN), (137, RowVerdict.UNKNOWN)],
+)
+def test_a_host_without_any_way_to_management_is_not_kept_back(
+    code: int, verdict: RowVerdict
+) -> None:
+    control = Ping("10.0.0.1", "10.0.0.0", 56, "its leaf", REACHES)
+    never = Ping("10.0.0.1", "10.1.0.9", 56, "BMC", OUT, beside=True)
+    for reached, wanted in ((0, verdict), (2, RowVerdict.UNKNOWN)):
+        answers = {("n0", control): reached, ("n0", never): code}
+        judged = judge([ProbeSet("n0", "", (control, never))], answers)
+        (row,) = (r for r in judged if r.check is OUT)
+        assert row.verdict is wanted
+
+
 @pytest.mark.parametrize("code", [1, 3])
 def test_hosts_that_are_apart_are_silent_on_whichever_way(code: int) -> None:
     apart = Ping("10.64.0.0", "10.64.0.1", 56, "host n1", GateCheck.HOSTS_APART)

@@ -188,7 +188,8 @@ CLASSES = {
 
 _NO_TOOL = (126, 127)  # of a POSIX shell: cannot be executed, not found
 SILENT = 1  # ping: it was sent, and no answer came
-ASTRAY = 3  # the same, but by another interface than that of the source's address
+NO_ROUTE = 2  # ping: nothing was sent, as its system knows no way there
+ASTRAY = 3  # as SILENT, but by another interface than that of the source's address
 _FAILED = {
     GateCheck.REACHES: "no answer with {size} bytes (ping ended with {code})",
     GateCheck.HOST_ROUTE: "its system does not send this through the interface of that address",
@@ -215,7 +216,8 @@ def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow
         reading = "silent by another interface: its leaf was not tried"
         reading += "" if ping.beside else " (has the rail no source rule?)"
     elif code != SILENT:
-        verdict = RowVerdict.UNKNOWN
+        lost = code == NO_ROUTE and ping.beside  # as astray: the control went out by the same ping
+        verdict = RowVerdict.NONE if lost else RowVerdict.UNKNOWN
         reading = f"it was not sent (ping ended with {code}: its system has no route there?)"
     else:
         verdict = RowVerdict.PASS

@@ -30,8 +30,7 @@ async def read_neighbours(store: SqlStore, node: Node) -> tuple[Neighbour, ...]:
     if node.kind is NodeKind.HOST:
         names = sorted({p.switch for p in node.ports})
     else:
-        nodes = await store.nodes.list()
-        names = sorted({n.id for n in nodes for p in n.ports if p.switch == node.id})
+        names = [n.id for n in await store.nodes.list_cabled([node.id])]
     ends = []
     for name in names:
         inventory = await store.evidence.get_inventory(name)

@@ -34,7 +34,7 @@ from provisioner.model.events.node_events import (
     ReleaseRefused,
     StepEnded,
 )
-from provisioner.model.node import Node, Placement, ReleaseConditions, State, TenantData
+from provisioner.model.node import Node, NodeKind, Placement, ReleaseConditions, State, TenantData
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step
@@ -95,7 +95,10 @@ class Disruptions:
         async with turn(ADMISSION):
             under_way = await self._store.operations.list_disrupting()
             taken = {o.node: Disruption(o.phase) for o in under_way if o.node != node.id}
-            nodes = await self._store.nodes.list()
+            every = await self._store.nodes.list()
+            switches = {n.id: n for n in every if n.kind is NodeKind.SWITCH}
+            cabled = await self._store.nodes.list_cabled({node.id, *taken})
+            nodes = tuple((switches | {n.id: n for n in cabled}).values())
             reasons = find_admission_reasons(node, step, nodes, taken, self._percent, self._plan)
             if not reasons:
                 await hold.enter_phase(step.disruption.value)

@@ -112,15 +112,12 @@ def has_too_many(driven: int, part: int) -> bool:
 # Decide whether a switch may go down: conflicting outages, remaining traffic, and recovery.
 
 
-def rails_of(
-    nodes: Iterable[Node], leaves: Collection[str] | None = None
-) -> dict[str, tuple[int, ...]]:
-    """Return the rails whose cables end on each leaf, or on each of `leaves` alone."""
+def rails_of(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
+    """Return the rails whose cables end on each leaf."""
     rails: dict[str, set[int]] = {}
     for node in nodes:
         for port in node.ports:
-            if leaves is None or port.switch in leaves:
-                rails.setdefault(port.switch, set()).add(port.rail)
+            rails.setdefault(port.switch, set()).add(port.rail)
     return {leaf: tuple(sorted(numbers)) for leaf, numbers in rails.items()}
 
 
@@ -133,7 +130,7 @@ def find_rail_conflicts(
     """
     if node.kind is not NodeKind.SWITCH or not down:
         return ()
-    rails = rails_of(nodes, {node.id, *down})
+    rails = rails_of(nodes)
     mine = {*rails.get(node.id, ())}
     return tuple(
         f"{leaf} carries rail {min(shared)} as well and is down"
@@ -228,6 +225,7 @@ def find_admission_reasons(
 ) -> tuple[str, ...]:
     """Return the reasons why `step` on `node` must wait; () if it may begin.
 
+    `nodes`: all switches, and whoever has a port at this one or at a disrupted one, at least.
     `disrupted` maps the nodes with a disruption under way to its kind. A switch goes down only
     while no host on it is being validated or is in a customer's VRF, and only within the limit of
     its tier. Two leaves that carry the same rail or plane never go down together, and no group of

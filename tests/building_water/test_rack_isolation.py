@@ -205,6 +205,8 @@ def test_isolation_is_not_taken_back_by_an_empty_latch_nor_beside_coolant_that_c
     (tmp_path / "none.json").write_text("{}")
     kept = isolate(tmp_path, (), "--end", "--yes", "--water", str(tmp_path / "none.json"))
     assert "the file of the latch has no look at t0, t1, t2" in kept.output
+    assert "rack dry" not in kept.output  # nothing is held: it would lift nothing
+    assert "Look at them: `rack water`" in kept.output
 
     def leak(*_: object, **__: object) -> None:
         isolate(tmp_path, ("t1",), "--end", "--yes")  # writes the file of the latch

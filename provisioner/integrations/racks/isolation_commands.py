@@ -43,9 +43,10 @@ def find_isolation_refusal(
         remedy = "Force the unit off: `rack water --off`. The building's operators decide the rest."
     elif not isolate and (own or wet or unread):
         detail = f"held as wet: {', '.join([*wet, *(['its own sensor'] if own else [])][:4])}"
+        remedy = "Dry it, look twice, then say so: `rack dry`."
         if not (own or wet):
             detail = f"the file of the latch has no look at {', '.join(unread[:4])}"
-        remedy = "Dry it, look twice, then say so: `rack dry`."
+            remedy = "Look at them: `rack water`; is it the file that the daemon keeps?"
     else:
         return None
     return Blocker(reason=Reason.LEAK, subject=rack.name, detail=detail, unblock=remedy)

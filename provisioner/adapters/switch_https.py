@@ -46,6 +46,7 @@ REQUESTS_MAX = 64  # in the whole process: a site has hundreds of switches, not 
 READS_MAX = 2  # per switch: a web server and the daemon behind it serve few at once
 # a request that changes something arrives within this after it left, or never: a successor waits
 UNACKED_S = 15.0
+TURNS_MAX = 2  # answers that are worked on in one turn of the loop: a table of a leaf takes 20 ms
 REFUSED_WAIT_S = 300.0  # before credentials that a switch refused are shown to it again
 
 
@@ -71,7 +72,7 @@ class SwitchHttps:
     ) -> None:
         self._trust = Trust(ca_file)
         self._slots = asyncio.Semaphore(requests_max)
-        self._turns = FairTurns()
+        self._turns = FairTurns(TURNS_MAX)
         self._clock = clock
         self._lines: dict[str, _Line] = {}
         self._kept: aiohttp.ClientSession | None = None
@@ -88,6 +89,8 @@ class SwitchHttps:
             await self._turns.take()
             self._admit(line, switch)  # nothing comes between this and the request
             reply = await self._send(switch, call)
+        if call.method in SAFE:
+            await self._turns.take()
         if reply.status == 401:
             line.refused = (switch.username, switch.secret)
             line.refused_s = self._clock()

@@ -115,6 +115,12 @@ async def bring_up(
         told = await site.get("/clock")
         clock = WallClock(told["speed"], told["epoch"])
         standing = Standing(hosts)
+
+        def is_over(_seen: Any, _running: int) -> bool:
+            if standing.over and probe is not None:
+                probe.stop()  # the daemon's own end is no part of a fleet that is read
+            return standing.over
+
         began, cpu = time.monotonic(), _own_cpu_s()
         exempting = asyncio.create_task(exempt_heap_daily())  # as beside every daemon
         with lock_data_directory(folder / "data"):
@@ -128,7 +134,7 @@ async def bring_up(
                         clock,
                         data,
                         standing.see,
-                        lambda _seen, _running: standing.over,
+                        is_over,
                         began,
                         limit_s,
                     )

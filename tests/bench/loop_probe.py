@@ -37,6 +37,11 @@ class LoopProbe:
         self._frames: Counter[str] = Counter()
         self._ended = threading.Event()
         self._collecting = 0.0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Count nothing any more, also while it is still entered."""
+        self._stopped = True
 
     async def __aenter__(self) -> LoopProbe:
         loop_thread = threading.get_ident()
@@ -56,7 +61,7 @@ class LoopProbe:
         await asyncio.gather(self._beating, return_exceptions=True)
 
     async def _beat(self) -> None:
-        while True:
+        while not self._stopped:
             now = time.clock_gettime(self._clock)
             held_ms = 1000 * (now - self._cpu)
             self._cpu = now
@@ -81,7 +86,7 @@ class LoopProbe:
     def _count_collection(self, phase: str, told: dict[str, int]) -> None:
         if phase == "start":
             self._collecting = time.thread_time()
-        else:
+        elif not self._stopped:
             took_ms = 1000 * (time.thread_time() - self._collecting)
             self.collections.append((told["generation"], took_ms))
 

@@ -127,7 +127,8 @@ def measure_load(store: object, lag_s: float) -> Load:
 def _descriptors() -> int | None:
     """Return the number of open descriptors; None where the system does not report it."""
     try:
-        return sum(1 for _ in DESCRIPTORS.iterdir())
+        # Linux 6.2 and later tell the number; listing 20,000 of them holds the loop for 0.3 s
+        return DESCRIPTORS.stat().st_size or sum(1 for _ in DESCRIPTORS.iterdir())
     except OSError as error:
         if error.errno in (errno.ENFILE, errno.EMFILE):  # not even one for this look is left
             return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -24,13 +24,13 @@ SWITCH_S = 0.0005
 SETTLED_S = 60.0  # after a start, the fleet's rows are read and the first rounds are under way
 DAY_S = 86400.0
 # New objects that bring a collection of the young ones, which takes longer the larger the process:
-# at 10,000 one held the loop for 90 ms while a fleet was read first, at 3,000 with those that
-# survived for 149 ms; at CPython's 700 they took a fourteenth of the CPU time of a look (perf).
-YOUNG_MAX = 1_500
-# Collections of the young ones that bring one of those that survived them, after one more: with
-# CPython's 10 and 10,000 young ones it held the loop for up to 127 ms, with 3 and 1,500 for 107 ms
-# in the largest process (1,614 hosts).
-YOUNG_TURNS = 2
+# at 10,000 one held the loop for 90 ms while a fleet was read first, at CPython's 700 they took a
+# fourteenth of the CPU time of a look (perf).
+YOUNG_MAX = 3_000
+# Collections of the young ones that bring one of those that survived them, after one more: at
+# CPython's 10 it held the loop for 127 ms. With 3,000 and 3 it takes 149 ms of a process that reads
+# 256 hosts; with 1,500 and 3, 107 ms of one with 1,614, and 4 % more CPU in all that runs here.
+YOUNG_TURNS = 3
 # Old objects that a full collection may walk: a millisecond for each thousand on a busy machine.
 # Beyond, they are exempted unwalked.
 GROWN_MIN = 40_000

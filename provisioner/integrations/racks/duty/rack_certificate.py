@@ -127,6 +127,7 @@ async def judge_fabric(
     `acted`: the campaign wrote something, so that a person's proof is of what ran before it.
     """
     plan = update.plan
+    folder = Path(holds.parts.settings.racks_folder)
     said: list[tuple[str, str]] = []  # what, and why it is not proved
     placed = await holds.find_nodes(plan)
     trays = [unit for unit in rack.units if unit.kind is Kind.COMPUTE_TRAY]
@@ -139,12 +140,13 @@ async def judge_fabric(
         said.append((f"links and control plane of {domain or rack.name}", first))
         lack = OLD if acted else ""
         for tray in (unit.name for unit in trays if domain_of(rack, unit) == domain):
+            if lack:
+                break
             seen = None
             if tray in placed:
                 seen = await holds.parts.store.evidence.get_inventory(placed[tray][0].id)
-            folder = Path(holds.parts.settings.racks_folder)
             now = holds.parts.clock.now()
-            lack = lack or await asyncio.to_thread(find_lack, folder, plan, domain, now, tray, seen)
+            lack = await asyncio.to_thread(find_lack, folder, plan, domain, now, tray, seen)
         said.append((f"the GPUs' fabric, IMEX and NCCL of {domain or rack.name}", lack))
     proved = [what for what, why in said if not why]
     return proved, [f"{what}: {why}"[:300] for what, why in said if why]

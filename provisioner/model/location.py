@@ -121,6 +121,14 @@ class Port(Record):
         return self.switch, self.bond.members[0] if self.bond else self.interface
 
 
+def is_ip_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def find_host_end(leaf_end: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
     """Return "172.0.0.0/31" of "172.0.0.1/31": the other end of a network of two addresses."""
     try:

@@ -50,6 +50,7 @@ from provisioner.model.base import Record
 from provisioner.model.cohort import CheckResult, Evidence
 from provisioner.model.fabric_session import CableEnds, FabricRun
 from provisioner.model.inventory import Inventory
+from provisioner.model.location import is_ip_address
 from provisioner.model.matrix import Matrix
 from provisioner.model.names import normalize_pci
 from provisioner.model.node import Node
@@ -174,9 +175,9 @@ def _serve(mark: str, member: Member, client: str, key: str) -> str:
         "MaxStartups 100:30:200",
         f"SetEnv {MARK}={mark} {session_variables}",
     )
-    where = f"ListenAddress {member.address}" if _is_address(member.address) else ""
+    where = f"ListenAddress {member.address}" if is_ip_address(member.address) else ""
     body = "\\n".join((*settings, where))
-    source = f'from=\\"{client}\\",' if _is_address(client) else ""
+    source = f'from=\\"{client}\\",' if is_ip_address(client) else ""
     return (
         f"{_marked(mark)} umask 077; d=$(mktemp -d {FOLDER}XXXXXX) || exit 1;"
         " ssh-keygen -q -t ed25519 -N '' -C provisioner-fabric -f $d/host || exit 1;"
@@ -262,14 +263,6 @@ def _network_of(text: str) -> str:
         return "" if match is None else str(ipaddress.ip_interface(match[1]).network)
     except ValueError:
         return ""
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _shut(node: Node, said: str) -> Blocker:

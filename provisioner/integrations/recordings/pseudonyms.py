@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.integrations.recordings import site_values
+from provisioner.model.location import is_ip_address
 
 # ------------------------------------------------------------------------------
 # Makes pseudonyms of the same form as the value: deterministic, by a keyed hash.
@@ -230,7 +231,7 @@ class Pseudonyms:
         by_form = self._replace_forms(value, name)
         if by_form != value and not (kind == "name" and _says_more(bare)):
             return by_form
-        if kind is None or _is_address(bare):
+        if kind is None or is_ip_address(bare):
             return value  # an address here says nothing of a site
         return value.replace(bare, self._name(kind, bare))
 
@@ -431,11 +432,3 @@ def _says_more(value: str) -> bool:
     for form in (_UUID, _MAC, _MAIL, _IPV4, _IPV6):
         value = form.sub("", value)
     return any(c.isalnum() for c in value)
-
-
-def _is_address(value: str) -> bool:
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return False
-    return True

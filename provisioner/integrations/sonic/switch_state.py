@@ -15,6 +15,7 @@ import shlex
 from typing import Any
 
 from provisioner.integrations.sonic.config_db import own_vrf, sonic_vrf
+from provisioner.model.location import is_ip_address
 from provisioner.model.recovery import NeighbourState, PeerState, RouteState, VniState
 from provisioner.model.switch import DEFAULT_VRF, Heard
 
@@ -131,15 +132,7 @@ def read_macs(text: str) -> dict[str, str] | None:
     rows = _ROW.findall(text)
     if not totals or len(rows) != sum(int(t) for t in totals):
         return None
-    return {mac.lower(): port for mac, port in rows if not _is_address(port)}
-
-
-def _is_address(port: str) -> bool:
-    try:
-        ipaddress.ip_address(port)
-    except ValueError:
-        return False
-    return True
+    return {mac.lower(): port for mac, port in rows if not is_ip_address(port)}
 
 
 def read_routes(answer: Any) -> tuple[RouteState, ...] | None:

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from provisioner.integrations.racks.update_log import ActLog
-from provisioner.integrations.racks.update_packages import Package, find_missed
+from provisioner.integrations.racks.update_packages import (
+    FLASHES,
+    SECOND_FLASH,
+    Package,
+    find_missed,
+)
 from provisioner.integrations.racks.update_steps import (
     BACK_MAX_S,
     POWER_MAX_S,
@@ -52,7 +57,6 @@ class ShelfView:
 
 SHELF_BACK_S = 600.0
 _READING = ("unread", "read")
-SECOND_FLASH = "FW_PMC_alt"  # docs.nvidia.com, nvfwupd guide: Delta's shelf lists both
 
 
 def decide_flash(package: Package, flash: str, view: ShelfView, log: ActLog, now: float) -> Next:
@@ -82,18 +86,20 @@ def _judge_flash(package: Package, flash: str, view: ShelfView, log: ActLog, now
         known = ", ".join(package.part_numbers)
         said = view.part_number or "not said"
         return fail(Reason.NOT_EXPECTED, f"its part number is {said}; the files are for {known}")
-    ident = SECOND_FLASH if flash == "Backup" else ""
-    own = {
-        pattern: allowed
-        for pattern, allowed in package.versions.items()
-        if (pattern == SECOND_FLASH) == (flash == "Backup")
-    }
-    if flash == "Backup" and view.selector is None:
-        if ident in view.versions:
+    second = flash == "Backup"
+    if second and view.selector is None:
+        if SECOND_FLASH in view.versions:
             return fail(Reason.NOT_OFFERED, "it lists a second flash, and no selector")
         return done("it shows no second flash")
+    own = {p: allowed for p, allowed in package.versions.items() if p != SECOND_FLASH}
     wanted = package.model_copy(update={"versions": own})
-    missed = list(find_missed(wanted, view.versions)) if own else []
+    if second:
+        wanted = _narrow(package, SECOND_FLASH)
+    if not any(wanted.versions.values()):
+        why = f"no version of its {flash.lower()} flash is pinned: name it in the package"
+        return fail(Reason.CANNOT_TELL, f"{why}'s `versions` ({', '.join(FLASHES)})")
+    shown = {i: v for i, v in view.versions.items() if (i == SECOND_FLASH) == second}
+    missed = list(find_missed(wanted, shown))
     if not log.count("push"):
         if not missed:
             return done("it runs already")
@@ -105,6 +111,13 @@ def _judge_flash(package: Package, flash: str, view: ShelfView, log: ActLog, now
     if log.since("push", now) < SHELF_BACK_S + PUSH_MAX_S / 4:
         return wait(f"for its version: {missed[0]}")
     return fail(Reason.NOT_ACTIVATED, missed[0])
+
+
+def _narrow(package: Package, ident: str) -> Package:
+    """Return a package with the versions alone that it allows for one inventory id."""
+    named = package.versions.items()
+    allowed = [version for each, own in named if fnmatchcase(ident, each) for version in own]
+    return package.model_copy(update={"versions": {ident: tuple(allowed)}})
 
 
 def _prepare_flash(flash: str, view: ShelfView, log: ActLog) -> Next | None:
@@ -128,13 +141,7 @@ def _prepare_flash(flash: str, view: ShelfView, log: ActLog) -> Next | None:
 def decide_supply(package: Package, number: int, view: ShelfView, log: ActLog, now: float) -> Next:
     """Return the next step of writing one supply, while no other one is out and no host is on."""
     ident = f"FW_PSU_{number}"
-    allowed = [
-        version
-        for pattern, each in package.versions.items()
-        if fnmatchcase(ident, pattern)
-        for version in each
-    ]
-    wanted = package.model_copy(update={"versions": {ident: tuple(allowed)}})
+    wanted = _narrow(package, ident)
     if not view.reachable:
         return tell_silent() if log.noted("silent-long") else wait("for its controller")
     missed = list(find_missed(wanted, view.versions))

@@ -63,8 +63,19 @@ class Package(Record):
         return self
 
 
+SECOND_FLASH = "FW_PMC_alt"  # docs.nvidia.com, nvfwupd guide: Delta's shelf lists both
+FLASHES = ("FW_PMC_primary", SECOND_FLASH)
+
+
 def find_missed(package: Package, running: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each id that does not run what it has to, or is not listed."""
+    """Yield a sentence for each id that does not run what it has to, or is not listed.
+
+    Of a shelf's controller both flashes that are listed have to be named: it may start from each.
+    """
+    named = {one for one in FLASHES if is_pinned(one, {"": package})}
+    for ident in FLASHES if named else ():
+        if ident in running and ident not in named:
+            yield f"{ident} runs {running[ident]}, and the package names no version of it"
     for pattern, allowed in package.versions.items():
         listed = [ident for ident in running if fnmatchcase(ident, pattern)]
         if not listed:

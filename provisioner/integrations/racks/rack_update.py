@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from provisioner.integrations.racks.campaign import (
     DOMAIN_ACTS,
@@ -27,7 +28,7 @@ from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind, Supply
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.nvue import read_controller
-from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, Stamp, read_stamp
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.shelf_steps import ShelfView
 from provisioner.integrations.racks.update_guard import CUTS, find_moved, judge_drain
@@ -42,7 +43,7 @@ from provisioner.integrations.racks.update_log import (
 )
 from provisioner.integrations.racks.update_packages import find_missed, find_surplus
 from provisioner.integrations.racks.update_shelves import ShelfWrites, decide_shelf, read_shelf
-from provisioner.integrations.racks.update_start import check_file
+from provisioner.integrations.racks.update_start import UnreadFile, check_file
 from provisioner.integrations.racks.update_steps import (
     CONFIGURE_MAX_S,
     POWER_MAX_S,
@@ -103,6 +104,7 @@ class Hands:
     _water: dict[str, WaterState] = field(default_factory=dict)
     _silent: dict[str, float] = field(default_factory=dict)
     _tenants: Mapping[str, str | None] = field(default_factory=dict)
+    _hashed: dict[tuple[str, Path], tuple[Stamp, Next]] = field(default_factory=dict)
 
     def send(self, act: Act) -> None:
         """Begin an act: its first write is sent in the next round."""
@@ -115,6 +117,7 @@ class Hands:
         under_way = {name for key in keys for name in self.jobs[key].racks}
         hosts = {name for key in keys for name in self.jobs[key].hosts}
         self._tenants = await self.update.read_tenants(hosts, hold=True) if hosts else {}
+        await self._hash_files([self.acts[key] for key in keys])
         async with (
             follow_offs() as offs,
             wait_for_water(self.update.water, self.update.pause) as store,
@@ -204,7 +207,7 @@ class Hands:
     async def _find_objection(self, act: Act, step: Next, log: ActLog) -> Next | None:
         """Return why a write is not sent now: who uses the domain, or a unit that was moved."""
         if step.what.startswith("push") and (changed := await self._find_changed(act)):
-            return fail(Reason.NOT_EXPECTED, changed)
+            return changed
         first = not log.has_begun()
         if not first and step.what not in CUTS:
             return None
@@ -217,23 +220,48 @@ class Hands:
         moved = await find_moved(self.update, rack, unit)
         if moved is None or moved.do is Do.FAIL:
             return moved
-        if not log.noted("unplaced"):
-            self._note(act.key, "unplaced", str(self.update.now()))
-        since = float(self.log.of(act.key).note("unplaced"))
-        late = self.update.now() - since > SILENT_MAX_S
-        return fail(moved.reason, moved.why) if late else moved
+        return self._bound(act, "unplaced", moved)
 
-    async def _find_changed(self, act: Act) -> str:
-        """Return which file of an act is not the pinned one (any more), "" if all are."""
+    def _bound(self, act: Act, note: str, held: Next) -> Next:
+        """Let an act wait for some time, also over restarts; then what it waits for ends it."""
+        if not self.log.of(act.key).noted(note):
+            self._note(act.key, note, str(self.update.now()))
+        since = float(self.log.of(act.key).note(note))
+        late = self.update.now() - since > SILENT_MAX_S
+        return fail(held.reason, held.why) if late else held
+
+    def _list_files(self, act: Act) -> Sequence[tuple[Path, str]]:
+        """Return the files that an act may push, each with its pinned digest."""
+        if not act.component:
+            return ()
         _, unit = self.update.find(act.on)
         files = [f for one in self.update.packages(unit.kind, act.component) for f in one.files]
-        for one in (each for each in files if each.file):
-            file = self.update.folder / one.file
-            try:
-                await asyncio.to_thread(check_file, act.key, file, one.sha256)
-            except InputError as error:
-                return f"{file}: {error.problem}. {error.remedy}"
-        return ""
+        return [(self.update.folder / one.file, one.sha256) for one in files if one.file]
+
+    async def _hash_files(self, acts: Sequence[Act]) -> None:
+        """Hash the files of acts, each once for an act unless it was changed or not read. They may
+        have some GB: nobody waits meanwhile for the water's file.
+        """
+        for act in acts:
+            for file, wanted in self._list_files(act):
+                stamp = await asyncio.to_thread(_read_stamp, file)
+                known = self._hashed.get((act.key, file))
+                if known is None or known[0] != stamp or known[1].do is Do.WAIT:
+                    told = await asyncio.to_thread(_judge_file, act.key, file, wanted)
+                    self._hashed[act.key, file] = (stamp, told)
+
+    async def _find_changed(self, act: Act) -> Next | None:
+        """Return which file of an act is not the pinned one (any more), or cannot be told."""
+        for file, _ in self._list_files(act):
+            stamp, told = self._hashed[act.key, file]
+            now = await asyncio.to_thread(_read_stamp, file)
+            if stamp != now or (now is None and told.do is Do.DONE):
+                told = wait(f"{file}: it is being changed; it is read again first")
+            if told.do is Do.WAIT:
+                return self._bound(act, "unread-file", replace(told, reason=Reason.CANNOT_TELL))
+            if told.do is Do.FAIL:
+                return told
+        return None
 
     # --- trays, switches, shelves
 
@@ -491,6 +519,23 @@ _UNREAD = ": its versions were not read"
 
 def _unit(name: str) -> str:
     return f"unit:{name}"
+
+
+def _read_stamp(file: Path) -> Stamp:
+    try:
+        return read_stamp(file)
+    except OSError:
+        return None
+
+
+def _judge_file(key: str, file: Path, wanted: str) -> Next:
+    """Return done for a file that is the pinned one, and wait for one that nobody can read."""
+    try:
+        check_file(key, file, wanted)
+    except InputError as error:
+        why = f"{file}: {error.problem}. {error.remedy}"
+        return wait(why) if isinstance(error, UnreadFile) else fail(Reason.NOT_EXPECTED, why)
+    return done()
 
 
 async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple[Outcome, Hands]:

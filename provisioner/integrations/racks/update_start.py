@@ -67,14 +67,20 @@ def check_packages(asked: CampaignFile, plan: RackPlan, folder: Path) -> None:
                     check_file(where, folder / file.file, file.sha256)
 
 
+class UnreadFile(InputError):
+    """What a file holds cannot be told now."""
+
+
 def check_file(where: str, file: Path, wanted: str) -> None:
-    """Refuse a file that is not the pinned one. Raises InputError."""
+    """Refuse a file that is not the pinned one. Raises InputError; UnreadFile, if nobody can tell
+    which it is.
+    """
     try:
         with file.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
         problem = f"it cannot be read ({error.strerror})"
-        raise InputError(where, str(file), problem, "Put it beside the campaign's file.") from None
+        raise UnreadFile(where, str(file), problem, "Put it beside the campaign's file.") from None
     if found != wanted:
         raise InputError(where, str(file), "its SHA-256 is another one", "Fetch it again.")
 

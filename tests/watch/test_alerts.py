@@ -156,6 +156,10 @@ def test_what_came_before_the_certificates_checks_is_answered_by_them():
     assert over is not None
     assert not over.active
     assert alerts.supersede_alert(alert, NOW - 5, NOW + 6) is None
+    drift = alert.model_copy(
+        update={"id": "MembershipDrift", "classifications": (C.PREVENT_ALLOCATIONS,)}
+    )
+    assert alerts.supersede_alert(drift, NOW + 5, NOW + 6) is None  # no certificate judges that
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from provisioner.control.watch.isolation_violations import placement_facts
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
+from provisioner.planning.watch.alerts import MEMBERSHIP_DRIFT
 from provisioner.ports import PortError
 from provisioner.ports.isolation import Drift, Membership
 from provisioner.runtime import permit
@@ -85,7 +86,7 @@ class MembershipWatch:
     def _list_signals(self, node: str, system: Membership, drift: Drift) -> Sequence[Signal]:
         held = (Classification.PREVENT_ALLOCATIONS,)
         kinds = {
-            "MembershipDrift": (drift.wrong, held),
+            MEMBERSHIP_DRIFT: (drift.wrong, held),
             UNREAD: (drift.unread, (Classification.UNOBSERVED,)),
         }
         now = self.context.clock.now()

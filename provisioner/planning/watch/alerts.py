@@ -22,6 +22,8 @@ REVOKING = frozenset({Classification.FATAL_EVENT, Classification.DRIFT, Classifi
 HOLDING = REVOKING | {Classification.PREVENT_ALLOCATIONS}
 # only a person ends these: a dry detector does not show where the coolant went
 PERSONAL = frozenset({Classification.LEAK})
+# of systems beside a node, which its certificate does not judge: their own looks end it
+MEMBERSHIP_DRIFT = "MembershipDrift"
 _DRIFTING = frozenset({Classification.DRIFT, Classification.PART_SWAP})
 
 
@@ -95,7 +97,7 @@ def supersede_alert(alert: Alert, issued_at: float, now: float) -> Alert | None:
     classes = set(alert.classifications)
     if not alert.active or not classes & HOLDING or alert.last_at >= issued_at:
         return None
-    if classes & PERSONAL:
+    if classes & PERSONAL or alert.id == MEMBERSHIP_DRIFT:
         return None
     return clear_alert(alert, now, "a certificate was issued since")
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from rack_trees import ROOT, Tree, collect, ref, switch, tray
-from test_water import ONE, TWO, Trays, no_pause
+from test_water import ONE, TWO, Trays, invoke, no_pause
+from test_water import PLAN as WATERED
 from typer.testing import CliRunner
 
 from provisioner.adapters.redfish.recorded import RecordedTransport
@@ -309,3 +310,46 @@ def test_the_command_counts_leaking_units_and_asks_for_isolation(
     assert "Ask the building for electrical and liquid isolation: `rack isolate`" in shown.output
     told = CliRunner().invoke(rack_commands.app, [*words, "--json"])
     assert json.loads(told.stdout)["leaking"] == 2
+
+
+class Moved(Trays):
+    """Trays of which each has another slot than the plan's, or none."""
+
+    def __init__(self, *, silent: bool, wet: bool) -> None:
+        super().__init__({ONE: "Critical" if wet else "OK", TWO: "OK"})
+        self.power = dict.fromkeys(self.states, "On")
+        self.nowhere = silent
+        self.slot = 12
+
+    def amend(self, tree: Tree) -> None:
+        for one in tree.values() if self.nowhere else ():
+            one.pop("Oem", None)
+
+
+@pytest.mark.parametrize("act", ["off", "shutdown"])
+@pytest.mark.parametrize(
+    ("silent", "wet", "goes"),
+    [(False, False, False), (False, True, False), (True, False, False), (True, True, True)],
+)
+def test_another_machine_at_a_units_address_is_not_switched_off(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    act: str,
+    silent: bool,
+    wet: bool,
+    goes: bool,
+) -> None:
+    """What is wet goes off also where nothing states its place, and not where it is another one."""
+    plan = tmp_path / "racks.json"
+    plan.write_text(WATERED.model_dump_json())
+    made = Moved(silent=silent, wet=wet)
+    water = ["--water", str(tmp_path / "w.json")]
+    invoke(monkeypatch, made, "water", str(plan), "r01", *water)
+    told = invoke(monkeypatch, made, "power", str(plan), "t1", act, *water, "--yes")
+    assert bool(made.resets) is goes, told.output
+    if not goes:
+        assert told.exit_code == 1
+        says = "nothing states where it sits" if silent else "state slot 13, and the plan has 12"
+        assert "refused: t1: " in told.stderr
+        assert says in told.stderr

@@ -38,15 +38,19 @@ def find_isolation_refusal(
     wet = [unit.name for unit in rack.units if known.get(unit.name, UnitWater()).latched]
     own = known.get(f"{BUILDING}{rack.name}", UnitWater()).latched
     unread = [u.name for u in rack.units if u.kind is not Kind.POWER_SHELF and u.name not in known]
+    lost = [u.name for u in rack.units if u.name in known and known[u.name].lost]
     if isolate and not own and len(wet) < ISOLATE_MIN:
         detail = f"{len(wet)} of its units are held as wet, and {ISOLATE_MIN} are needed"
         remedy = "Force the unit off: `rack water --off`. The building's operators decide the rest."
-    elif not isolate and (own or wet or unread):
+    elif not isolate and (own or wet or unread or lost):
         detail = f"held as wet: {', '.join([*wet, *(['its own sensor'] if own else [])][:4])}"
         remedy = "Dry it, look twice, then say so: `rack dry`."
         if not (own or wet):
             detail = f"the file of the latch has no look at {', '.join(unread[:4])}"
             remedy = "Look at them: `rack water`; is it the file that the daemon keeps?"
+        if lost and not (own or wet):
+            detail = f"an earlier file of the latch was lost: was {', '.join(lost[:4])} wet?"
+            remedy = "Bring it back; or look, and say so: `rack dry`."
     else:
         return None
     return Blocker(reason=Reason.LEAK, subject=rack.name, detail=detail, unblock=remedy)

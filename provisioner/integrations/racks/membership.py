@@ -16,6 +16,9 @@ from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPl
 from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Blocker, Gap, Reason
 
+# a machine was read, and is another one: no reading of it that is missing
+CERTAIN = frozenset({Reason.NOT_EXPECTED, Reason.DUPLICATE, Reason.CABLING})
+
 
 class Water(StrEnum):
     """What the leak detectors of a unit say together."""

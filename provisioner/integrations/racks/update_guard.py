@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from provisioner.integrations.racks.identity import Kind, Place
-from provisioner.integrations.racks.membership import find_misplaced
+from provisioner.integrations.racks.membership import CERTAIN, find_misplaced
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
 from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_steps import Next, done, fail, wait
@@ -14,7 +14,6 @@ from provisioner.integrations.racks.update_world import Update
 from provisioner.model.outcome import Reason
 
 CUTS = frozenset({"off", "ac", "bmc-reset", "reboot", "hosts-off"})  # writes that take power away
-_CERTAIN = frozenset({Reason.NOT_EXPECTED, Reason.DUPLICATE, Reason.CABLING})
 
 
 def judge_drain(tenants: Mapping[str, str | None], left_s: float) -> Next:
@@ -46,7 +45,7 @@ async def find_moved(update: Update, rack: PlannedRack, unit: PlannedUnit) -> Ne
     found = find_misplaced(update.plan, rack.name, {unit.name: reading}, unit)
     if not found:
         return None
-    certain = next((one for one in found if one.reason in _CERTAIN), None)
+    certain = next((one for one in found if one.reason in CERTAIN), None)
     if certain is not None:
         return fail(certain.reason, f"{certain.detail}. {certain.unblock}")
     return replace(wait(found[0].detail), reason=found[0].reason)

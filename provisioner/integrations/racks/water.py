@@ -42,6 +42,7 @@ class UnitWater(Record):
     dry_looks: int = 0
     slots: tuple[str, ...] = Field(default=(), max_length=SLOTS_MAX)  # detectors ever shown
     cleared_by: str = Field(default="", max_length=200)
+    lost: bool = False  # whether it was wet nobody can tell, and no person has looked
 
 
 def fold_look(before: UnitWater, detectors: Sequence[LeakDetector] | None, now: float) -> UnitWater:
@@ -71,14 +72,20 @@ def fold_look(before: UnitWater, detectors: Sequence[LeakDetector] | None, now: 
         state = WaterState.DRY
         because = f"{len(shown)} detectors are dry"
     latched = before.latched or state is WaterState.WET
+    dry = state is WaterState.DRY
+    if before.lost and dry:
+        state = WaterState.UNKNOWN
+        because = "dry now, and the file that kept whether it was wet was lost: bring that back, "
+        because += "or a person looks, and says so by `rack dry`"
     return UnitWater(
         state=WaterState.WET if latched else state,
         latched=latched,
         because=(before.because if before.latched and not wet else because)[:400],
         since=before.since if before.latched else now,
-        dry_looks=before.dry_looks + 1 if state is WaterState.DRY else 0,
+        dry_looks=before.dry_looks + 1 if dry else 0,
         slots=slots,
         cleared_by="" if latched else before.cleared_by,
+        lost=before.lost,
     )
 
 
@@ -96,14 +103,14 @@ def clear_latch(name: str, known: UnitWater, who: str, why: str) -> UnitWater | 
     """Return the unit without its latch, or why a person's word does not suffice."""
     if not (who.strip() and why.strip()):
         return _refuse(name, "nobody says that it is dry, or not why", "Give --who and --why.")
-    if not known.latched:
+    if not (known.latched or known.lost):
         return _refuse(name, "it is not held as wet", "There is nothing to clear.")
     if known.dry_looks < DRY_LOOKS_MIN:
         detail = f"{known.dry_looks} whole looks in a row were dry, and {DRY_LOOKS_MIN} are needed"
         return _refuse(name, detail, "Dry it, then look again: `provisioner rack water`.")
     said = f"{who.strip()}: {why.strip()}"[:200]
     state = WaterState.DRY
-    update = {"state": state, "latched": False, "because": "a person cleared it"}
+    update = {"state": state, "latched": False, "lost": False, "because": "a person cleared it"}
     return known.model_copy(update=update | {"cleared_by": said})
 
 

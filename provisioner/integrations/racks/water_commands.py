@@ -29,7 +29,12 @@ from provisioner.cli.options.tables import Table, open_console, strip_controls
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import build_graph, derive_impact
-from provisioner.integrations.racks.membership import UnitReading, find_misplaced, find_unplaced
+from provisioner.integrations.racks.membership import (
+    CERTAIN,
+    UnitReading,
+    find_misplaced,
+    find_unplaced,
+)
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan, read_plan
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.water import (
@@ -138,7 +143,7 @@ class Racked:
         now = time.time()
         await asyncio.gather(*(one(unit) for unit in asked if unit.name in self.addresses))
         for unit in asked:
-            before = self.store.units.get(unit.name, UnitWater())
+            before = self.store.find(unit.name)
             if unit.name in self.addresses:
                 reading = self.readings[unit.name]
                 leaks = None if reading.unread else reading.leaks
@@ -151,16 +156,16 @@ class Racked:
                 self.store.units[unit.name] = forget_look(before, why)
         if self.building is not None:
             name = f"{BUILDING}{self.rack.name}"
-            before = self.store.units.get(name, UnitWater())
+            before = self.store.find(name)
             now = time.time()  # BMCs may have taken longer than its file is new
             told = read_building(self.building, self.rack.name, now)
             self.store.units[name] = fold_look(before, told, now)
         await self.store.keep()
-        return {u.name: self.store.units.get(u.name, UnitWater()) for u in self.rack.units}
+        return {u.name: self.store.find(u.name) for u in self.rack.units}
 
     async def store_wet(self, name: str, reading: UnitReading) -> dict[str, UnitWater]:
         """Store that one unit is wet, without the others; return what is known of it."""
-        before = self.store.units.get(name, UnitWater())
+        before = self.store.find(name)
         self.store.units[name] = fold_look(before, reading.leaks, time.time())
         await self.store.keep()
         return {name: self.store.units[name]}
@@ -181,7 +186,7 @@ class Racked:
 
         What is held as wet goes off whatever runs on it.
         """
-        if reset in TAKING and self.store.units.get(unit.name, UnitWater()).latched:
+        if reset in TAKING and self.store.find(unit.name).latched:
             return ()
         refused: dict[tuple[str, str], Blocker] = {}
         for number in range(0 if reset in TAKING else DRY_LOOKS_MIN):
@@ -192,6 +197,16 @@ class Racked:
         client = Redfish(self.transport, self.addresses[unit.name], quirks.UNKNOWN)
         running = await find_flash(client, unit.name)
         return (*refused.values(), *([] if running is None else [running]))
+
+    async def find_stranger(self, unit: PlannedUnit) -> tuple[Blocker, ...]:
+        """Return why what answers at a unit's address may be another machine, which stays on. What
+        is held as wet goes off unless it surely is.
+        """
+        plan = self.plan or RackPlan(racks=(self.rack,))
+        read = await read_unit(self.transport, self.addresses[unit.name], self.limit_s)
+        found = find_misplaced(plan, self.rack.name, {unit.name: read}, unit)
+        wet = self.store.find(unit.name).latched
+        return tuple(one for one in found if not wet or one.reason in CERTAIN)
 
     async def find_refusals_now(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
         """Look once, and return what speaks against giving a unit power.
@@ -389,7 +404,7 @@ def dry(
 
     async def clear() -> UnitWater | Blocker:
         async with wait_for_water(file, asyncio.sleep, _tell) as store:
-            told = clear_latch(unit, store.units.get(unit, UnitWater()), who, why)
+            told = clear_latch(unit, store.find(unit), who, why)
             if isinstance(told, UnitWater):
                 store.units[unit] = told
                 await store.keep()
@@ -420,7 +435,8 @@ def power(
 
     Before "on" the whole rack is looked at twice, and once more before the request. What is wet,
     below a wet unit, unread, or not where the plan has it gets none. A unit on which a flash or
-    its copy runs is not switched. The result is read back; nothing is sent twice.
+    its copy runs is not switched, nor off what is not proved to be the planned unit; what is wet
+    goes off unless it is another one. The result is read back; nothing is sent twice.
 
     Exit code 1: it was refused, or the power did not follow.
 
@@ -446,13 +462,17 @@ def power(
             async with wait_for_water(file, asyncio.sleep, _tell) as store:
                 racked = Racked(rack, transport, addresses, store, building, plan=planned)
                 refused = await racked.find_refusals(wanted, reset)
+                if reset in TAKING:
+                    refused += await racked.find_stranger(wanted)
             if refused or dry_run:
                 return refused
             ask_person(f"{reset} to {unit}", yes=yes)  # with nothing held: what leaks goes off
             async with wait_for_water(file, asyncio.sleep, _tell) as store:
                 racked = Racked(rack, transport, addresses, store, building, plan=planned)
-                if reset in TAKING and (refused := await racked.find_refusals(wanted, reset)):
-                    return refused
+                if reset in TAKING:
+                    refused = await racked.find_refusals(wanted, reset)
+                    if refused := (*refused, *await racked.find_stranger(wanted)):
+                        return refused
                 failed = await racked.act(wanted, reset)  # looks at all once more to give power
             return () if failed is None else (failed,)
         finally:

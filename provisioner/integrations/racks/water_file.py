@@ -32,9 +32,10 @@ class HeldFile(InputError):
 
 
 class WaterFile(Record):
-    """Units by name."""
+    """Units by name. `lost`: an earlier file was lost, so that of no other unit it is known."""
 
     units: Mapping[str, UnitWater] = Field(default={}, max_length=1 << 20)
+    lost: bool = False
 
 
 class BuildingPoint(Record):
@@ -99,8 +100,9 @@ def open_water(file: Path) -> Iterator[WaterStore]:
         except OSError as error:
             problem = f"it cannot be written ({error.strerror})"
             raise InputError("--water", str(file), problem, "Name a file in your folder.") from None
-        units = read_record(file, WaterFile).units if file.exists() else {}
-        store = WaterStore(file, dict(units))
+        mark = _mark(file)
+        kept = read_record(file, WaterFile) if file.exists() else WaterFile(lost=mark.exists())
+        store = WaterStore(file, dict(kept.units), lost=kept.lost)
         try:
             yield store
         finally:
@@ -170,6 +172,11 @@ async def give_way(file: Path, pause: Callable[[float], Awaitable[None]]) -> Non
             return
 
 
+def _mark(file: Path) -> Path:
+    """Return what says that a file was there: without it, that one was lost."""
+    return file.with_name(f".{file.name}.kept")
+
+
 def _next(file: Path) -> Path:
     """Return what is held by who waits for the file."""
     return file.with_name(f".{file.name}.next")
@@ -178,13 +185,18 @@ def _next(file: Path) -> Path:
 class WaterStore:
     """What is known, and the file behind it."""
 
-    def __init__(self, file: Path, units: dict[str, UnitWater]) -> None:
+    def __init__(self, file: Path, units: dict[str, UnitWater], *, lost: bool = False) -> None:
         self._file = file
         self.units = units
+        self._lost = lost
         self._begun = 0  # how often it was to be written; each has all of those before it
         self._written = 0
         self._filing = threading.Lock()  # one thread writes, and none once another may hold it
         self._closed = False
+
+    def find(self, name: str) -> UnitWater:
+        """Return what is known of a unit."""
+        return self.units.get(name) or UnitWater(lost=self._lost)
 
     def save(self) -> None:
         """Write all of it; it is on the disk when this returns. Raises InputError."""
@@ -202,7 +214,7 @@ class WaterStore:
             self._closed = True
 
     def _dump(self) -> str:
-        return WaterFile(units=self.units).model_dump_json(indent=2) + "\n"
+        return WaterFile(units=self.units, lost=self._lost).model_dump_json(indent=2) + "\n"
 
     def _write(self, number: int, written: str) -> None:
         with self._filing:
@@ -210,6 +222,8 @@ class WaterStore:
                 return  # a later one is on the disk, or whoever waited for it is gone
             try:
                 replace_file(self._file, written, mode=0o666, lasting=True)
+                if not (mark := _mark(self._file)).exists():
+                    mark.touch()
             except OSError as error:
                 problem = f"it cannot be written ({error.strerror})"
                 raise InputError("--water", str(self._file), problem, "Make room.") from None

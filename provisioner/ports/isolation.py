@@ -145,6 +145,7 @@ class Drift:
     part: str  # what the system calls the node
     wrong: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
+    listed: int = 0  # of its ends, which the system itself showed
 
 
 class Membership(Protocol):

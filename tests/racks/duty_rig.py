@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rack_rig import Rig
@@ -28,6 +29,7 @@ from provisioner.integrations.racks.duty.rack_certificate import NOT_JUDGED, OLD
 from provisioner.integrations.racks.duty.rack_duty import RackDuty
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
 from provisioner.integrations.racks.fabric import switch_looks
+from provisioner.integrations.racks.partitions.partition_proof import UNSET
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_log import NOTED, Line
 from provisioner.integrations.sim.racks.switch import DEFAULT
@@ -66,6 +68,7 @@ class Parts:
     credentials: Vault
     signer: Signer
     watch: WatchParts | None = None
+    fabrics: Any = None
     shared: object = None
 
 
@@ -151,6 +154,7 @@ class Daemon:
         assert said["fabric"] == ["links and control plane of d01"]
         assert said["not_judged"] == [
             f"the GPUs' fabric, IMEX and NCCL of d01: {OLD}",
+            f"partitions of d01: {UNSET}",
             *NOT_JUDGED,
         ]
         units = {unit["name"]: unit for unit in said["units"]}

@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proved_domain import LOGIN, make_switches, see
-from test_handed_over_partitions import Rig, Wire, make_manager, make_node, owners, write_plan
+from proved_domain import LOGIN, keep, make_switches, see, serials
+from test_handed_over_partitions import (
+    SLOTS,
+    UUID,
+    Rig,
+    Wire,
+    make_manager,
+    make_node,
+    owners,
+    url_of,
+    write_plan,
+)
 from typer.testing import CliRunner
 
 from provisioner.integrations.racks.partitions.handed_over import TrayPartitions
@@ -71,6 +81,31 @@ def test_a_partition_that_is_listed_an_hour_late_is_waited_for_and_not_made_twic
     assert rig.manager.log == ["PUT Default 12", "POST acme.d01 4", "PUT Default 8"]
     assert owners(rig.manager, "t0") == {"acme.d01"}
     assert '"acts": []' in (tmp_path / FILE).read_text()  # the list ended them
+
+
+def test_a_tray_of_another_rack_in_the_same_slot_is_not_held_by_what_is_owed_of_one(
+    tmp_path: Path,
+) -> None:
+    """One domain over two racks: slots are those of a chassis."""
+    rig = Lasting(tmp_path)
+    place = "u: 1, slot: 11, tray_index: 0"  # t0's, in the other chassis
+    with rig.plan.open("a") as plan:
+        plan.write("  - name: r02\n    chassis_serial: C2\n    domain: d01\n    units:\n")
+        plan.write(f'      - {{name: t9, kind: compute-tray, {place}, bmc: "{url_of("t9")}"}}\n')
+    keep(tmp_path, {tray: serials(tray) for tray in (*SLOTS, "t9")})
+    rig.manager.add_tray(UUID, "C2", 11)
+    for gpu in rig.manager.gpus[-4:]:
+        gpu["LocationInfo"]["ChassisID"] = 2
+    rig.manager.partitions.clear()
+    rig.manager.faults.late_s = 4000.0
+    assert "does not list it so" in rig.do("admit", make_node("t0", "acme"))[0]
+    rig.begin()
+    leaving = make_node("t9", "acme", State.DRAINING)
+    assert rig.do("expel", leaving) == []
+    assert "does not list it yet" in rig.do("expel", make_node("t0", "acme", State.DRAINING))[0]
+    for gpu in rig.manager.gpus[:-4]:  # nobody tells whose chassis it is
+        gpu["LocationInfo"]["ChassisSerialNumber"] = ""
+    assert "does not list it yet" in rig.do("expel", leaving)[0]
 
 
 class Cut(Exception):

@@ -31,6 +31,7 @@ from provisioner.integrations.racks.fabric.link_gate import (
     read_links,
 )
 from provisioner.integrations.racks.fabric.switch_looks import look_at_switches
+from provisioner.integrations.racks.partitions.tenant_partitions import SwitchNode
 from provisioner.integrations.racks.plan import PlannedRack, RackPlan, read_plan
 from provisioner.integrations.racks.rack_commands import app
 from provisioner.integrations.racks.update_steps import Controller
@@ -234,23 +235,56 @@ def test_each_switch_that_the_manager_does_not_call_healthy_or_nobody_planned_is
     tmp_path: Path,
 ) -> None:
     plan = make(tmp_path).plan
-    good = {(SERIAL, slot): "HEALTHY" for slot in SWITCHES.values()}
-    assert judge_nodes(plan, "d01", good) == ()
-    elsewhere = {**good, ("another rack", 3): "UNHEALTHY"}
-    assert judge_nodes(plan, "d01", elsewhere) == ()
-    assert tell(judge_nodes(plan, "d01", {**good, (SERIAL, 31): "MISSING_NVLINK"})) == [
-        "s1: the manager says MISSING_NVLINK"
-    ]
+
+    def judge(changes: Mapping[int, str], *more: SwitchNode, of: RackPlan = plan) -> list[str]:
+        health = dict.fromkeys(SWITCHES.values(), "HEALTHY") | changes
+        nodes = [SwitchNode(f"n{slot}", SERIAL, slot, said) for slot, said in health.items()]
+        return tell(judge_nodes(of, "d01", [*nodes, *more]))
+
+    assert judge({}) == []
+    assert judge({}, SwitchNode("x", "another rack", 3, "UNHEALTHY")) == []
+    assert judge({31: "MISSING_NVLINK"}) == ["s1: the manager says MISSING_NVLINK"]
     lenient = _with_links(plan, acp3="any")
-    assert judge_nodes(lenient, "d01", {**good, (SERIAL, 31): "MISSING_NVLINK"}) == ()
-    assert judge_nodes(lenient, "d01", {**good, (SERIAL, 31): "UNHEALTHY"}) != ()
-    assert tell(judge_nodes(plan, "d01", {(SERIAL, 30): ""})) == [
+    assert judge({31: "MISSING_NVLINK"}, of=lenient) == []
+    assert judge({31: "UNHEALTHY"}, of=lenient) != []
+    assert tell(judge_nodes(plan, "d01", [SwitchNode("n30", SERIAL, 30, "")])) == [
         "s0: the manager says no health of it",
         "s1: the manager lists no switch in its slot",
     ]
-    assert tell(judge_nodes(plan, "d01", {**good, (SERIAL, 40): "HEALTHY"})) == [
+    assert judge({40: "HEALTHY"}) == [
         "r01: the manager lists a switch in slot 40, and the plan none"
     ]
+    assert judge({}, SwitchNode("x", SERIAL, 31, "HEALTHY")) == [
+        "r01: the manager lists 2 switches in its slot 31"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("serial", "slot", "holds"),
+    [
+        (SERIAL, None, True),
+        ("another rack", None, False),
+        ("", None, True),
+        ("", 40, True),
+        ("", 31, False),  # the switch of that slot is listed
+    ],
+)
+def test_a_switch_node_without_a_whole_place_holds_only_domains_that_it_may_be_of(
+    tmp_path: Path, serial: str, slot: int | None, holds: bool
+) -> None:
+    rig = Rig(tmp_path)
+    at = {"ChassisSerialNumber": serial, "SlotID": slot, "ChassisID": 1}
+    strange = {"ID": "node-7", "LocationInfo": at, "Health": "HEALTHY"}
+    rig.manager.switches.append(strange)
+    told = rig.do("admit", make_node("t0", "acme"))
+    if not holds:
+        assert (told, owners(rig.manager, "t0")) == ([], {"acme.d01"})
+        return
+    (why,) = told
+    assert why.startswith("d01: switch node node-7 has no whole place at the manager")
+    assert (rig.manager.log, owners(rig.manager, "t0")) == ([], {"Default"})
+    rig.manager.switches.remove(strange)  # as its `unblock` has it
+    assert rig.do("admit", make_node("t0", "acme")) == []
 
 
 # --- a handover
@@ -289,12 +323,13 @@ def test_the_gate_of_a_release_looks_at_the_switches_anew(tmp_path: Path) -> Non
     ((verdict, why),) = rig.judge(node)
     assert (verdict, "were not read" in why) == ("unknown", True)
     switch.faults.nvos_dead = False
+    whole = list(rig.manager.switches)
     rig.manager.switches.clear()
     ((verdict, why),) = rig.judge(node)
     assert (verdict, "lists no switch" in why) == ("unknown", True)
-    rig.manager.switches = [{"ID": "s30", "Health": "HEALTHY"}]  # without a place
+    rig.manager.switches = [*whole, {"ID": "s32", "Health": "HEALTHY"}]  # without a place
     ((verdict, why),) = rig.judge(node)
-    assert (verdict, "place is not whole" in why) == ("unknown", True)
+    assert (verdict, "has no whole place" in why) == ("unknown", True)
 
 
 def test_a_tray_leaves_its_partition_whatever_the_switches_say(tmp_path: Path) -> None:

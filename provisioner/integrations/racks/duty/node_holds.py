@@ -32,6 +32,7 @@ from provisioner.model.node import BmcRef, Node, State
 from provisioner.model.operation import OUTSIDE, Operation, OperationStatus
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Clock, Fenced, StaleWrite
+from provisioner.ports.isolation import Membership
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -39,6 +40,13 @@ WANT = f"{OUTSIDE}rack campaign "
 _SERVES = frozenset({State.RELEASED, State.DRAINING})
 # in which an operation may be ended at any time, as by a death: nobody uses the node yet
 _BEFORE_USE = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
+
+
+class Beside(Protocol):
+    """The systems that have hosts for tenants, beside the fabric."""
+
+    @property
+    def memberships(self) -> Sequence[Membership]: ...
 
 
 class HoldParts(Protocol):
@@ -50,6 +58,8 @@ class HoldParts(Protocol):
     def clock(self) -> Clock: ...
     @property
     def settings(self) -> Settings: ...
+    @property
+    def fabrics(self) -> Beside | None: ...
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from provisioner.integrations.racks.fabric.switch_looks import look_at_switches
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import Water, judge_rack
+from provisioner.integrations.racks.partitions.partition_proof import find_partition_lack
 from provisioner.integrations.racks.plan import PlannedRack, RackPlan
 from provisioner.integrations.racks.update_packages import find_missed
 from provisioner.integrations.racks.update_start import RackReadings
@@ -27,11 +28,7 @@ from provisioner.integrations.racks.update_world import Update
 from provisioner.model.base import Record
 
 RACK_PAYLOAD = "application/vnd.gpu-provisioner.rack+json"
-NOT_JUDGED = (
-    "partitions, of which each handover and the alert MembershipDrift tell",
-    "loads",
-    "components without a target",
-)
+NOT_JUDGED = ("loads", "components without a target")
 OLD = "a proof is older than this campaign; `rack fabric --keep` makes a new one"
 REASONS_MAX = 8
 
@@ -148,5 +145,7 @@ async def judge_fabric(
             now = holds.parts.clock.now()
             lack = await asyncio.to_thread(find_lack, folder, plan, domain, now, tray, seen)
         said.append((f"the GPUs' fabric, IMEX and NCCL of {domain or rack.name}", lack))
+        lack = await find_partition_lack(update, domain, holds)
+        said.append((f"partitions of {domain or rack.name}", lack))
     proved = [what for what, why in said if not why]
     return proved, [f"{what}: {why}"[:300] for what, why in said if why]

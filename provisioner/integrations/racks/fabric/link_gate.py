@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import domain_of
+from provisioner.integrations.racks.partitions.tenant_partitions import SwitchNode
 from provisioner.integrations.racks.plan import LINK_ROLES, PlannedRack, PlannedUnit, RackPlan
 from provisioner.integrations.racks.update_steps import Controller
 from provisioner.model.outcome import Blocker, Reason
@@ -30,6 +31,10 @@ _REMEDY = (
 _CONTROL = "Look at `nv show cluster apps` of the domain's switches; stop all but one."
 _READ = "Look at NVOS of the switch and at its login; docs/racks.md names what is asked for."
 _NODES = "Look at the manager's switch nodes, and at the plan of racks."
+_UNPLACED = (
+    "Have the manager show its chassis serial and its slot, as once its NVOS can read them "
+    "(`nv show platform chassis-location`), or take it out of the manager."
+)
 
 
 @dataclass(frozen=True)
@@ -146,28 +151,42 @@ def find_link_faults(
             yield name, f"wanted {wanted}, {', '.join(shown)}"
 
 
-def judge_nodes(
-    plan: RackPlan, domain: str, nodes: Mapping[tuple[str, int], str]
-) -> tuple[Blocker, ...]:
+def judge_nodes(plan: RackPlan, domain: str, nodes: Sequence[SwitchNode]) -> tuple[Blocker, ...]:
     """Return which switches the manager does not call HEALTHY, or lists and nobody planned.
 
-    `nodes`: health by chassis serial and slot. Where the plan lets links of the rack be down, a
-    switch that misses some is what is expected.
+    Where the plan lets links of the rack be down, a switch that misses some is what is expected.
+    One that is listed without a whole place holds the domains alone of which it may be.
     """
     faults: list[Blocker] = []
     switches = list_switches(plan, domain)
+    listed: dict[tuple[str, int | None], list[SwitchNode]] = {}
+    for node in nodes:
+        listed.setdefault((node.chassis_serial, node.slot), []).append(node)
     for rack, unit in switches:
-        health = nodes.get((rack.chassis_serial, unit.slot or 0))
+        there = listed.get((rack.chassis_serial, unit.slot), [])
+        health = there[0].health if there else None
         allowed = {"HEALTHY", *({"MISSING_NVLINK"} if {*rack.links.values()} - {"up"} else ())}
         if health not in allowed:
             told = "the manager lists no switch in its slot"
             told = told if health is None else f"the manager says {health or 'no health of it'}"
             faults.append(_refuse(unit.name, told, _NODES))
     racks = {rack.chassis_serial: rack for rack, _ in switches}
-    for serial, slot in sorted(nodes):
-        units = racks[serial].units if serial in racks else ()
-        if units and all(u.slot != slot or u.kind is not Kind.NVLINK_SWITCH for u in units):
+    for (serial, slot), there in listed.items():
+        if serial and serial not in racks:
+            continue
+        if not serial or slot is None:
+            if not serial and slot is not None and all((one, slot) in listed for one in racks):
+                continue  # another one is in each slot of its number
+            at = f"chassis {serial or 'not said'}, slot {'not said' if slot is None else slot}"
+            told = f"switch node {there[0].ident or '?'} has no whole place at the manager ({at})"
+            faults.append(_refuse(domain, f"{told}, and may be of this domain", _UNPLACED))
+            continue
+        units = racks[serial].units
+        if all(u.slot != slot or u.kind is not Kind.NVLINK_SWITCH for u in units):
             told = f"the manager lists a switch in slot {slot}, and the plan none"
+            faults.append(_refuse(racks[serial].name, told, _NODES))
+        elif len(there) > 1:
+            told = f"the manager lists {len(there)} switches in its slot {slot}"
             faults.append(_refuse(racks[serial].name, told, _NODES))
     return tuple(faults)
 

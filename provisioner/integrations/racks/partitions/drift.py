@@ -64,7 +64,8 @@ def find_drift(
                 wrong += _find_elsewhere(name, own, gpus, partitions)
             else:
                 wrong += _find_elsewhere("", own, gpus, partitions)
-            found[node.id] = Drift(unit.name, frozenset(wrong), frozenset(unread))
+            shown = len(listed.get(unit.name, ()))
+            found[node.id] = Drift(unit.name, frozenset(wrong), frozenset(unread), shown)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from time import monotonic
 from typing import Any
@@ -19,6 +19,7 @@ from provisioner.integrations.racks.partitions.tenant_partitions import (
     Gpu,
     Partition,
     PartitionAct,
+    SwitchNode,
     Verb,
     is_so,
     read_gpus,
@@ -88,8 +89,8 @@ class NmxClient:
         except ValueError as error:
             raise Malformed(str(error)) from None
 
-    async def look_at_switches(self) -> Mapping[tuple[str, int], str]:
-        """Return the health of switches as it is listed now, by place. Raises PortError."""
+    async def look_at_switches(self) -> Sequence[SwitchNode]:
+        """Return the switches as they are listed now. Raises PortError."""
         try:
             return read_switch_nodes(await self._get("/switch-nodes"))
         except ValueError as error:

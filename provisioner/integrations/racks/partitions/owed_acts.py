@@ -22,6 +22,7 @@ from provisioner.integrations.racks.locks import hold_name
 from provisioner.integrations.racks.partitions.nmx_client import Fate, NmxClient
 from provisioner.integrations.racks.partitions.tenant_partitions import (
     ENDED,
+    Gpu,
     Partition,
     PartitionAct,
     Verb,
@@ -104,7 +105,7 @@ class OwedActs:
             return self._refuse_file(error)
 
     async def settle(
-        self, concerns: Callable[[PartitionAct], bool], leaves: str = ""
+        self, concerns: Callable[[PartitionAct, Sequence[Gpu]], bool], leaves: str = ""
     ) -> Blocker | None:
         """Return which act is not listed yet: whoever it concerns sends nothing and counts as
         nowhere. `leaves`: the name of who is to be in no partition.
@@ -112,9 +113,9 @@ class OwedActs:
         Raises PortError.
         """
         try:
-            owed = [one for one in await asyncio.to_thread(self._load) if concerns(one.act)]
-            partitions = (await self._client.look())[1] if owed else ()
-            for one in owed:
+            owed = await asyncio.to_thread(self._load)
+            gpus, partitions = await self._client.look() if owed else ((), ())
+            for one in (one for one in owed if concerns(one.act, gpus)):
                 if is_so(one.act, partitions) or (
                     one.act.verb is Verb.CREATE and _is_within(one.act, partitions)
                 ):

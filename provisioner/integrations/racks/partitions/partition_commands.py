@@ -114,7 +114,8 @@ async def _carry_out(
         )
         return again, changed
     for act in planned.acts:
-        late = await owed.settle(lambda one, name=act.name: one.name == name)  # type: ignore[misc]
+        name = act.name
+        late = await owed.settle(lambda one, _, name=name: one.name == name)  # type: ignore[misc]
         if (failed := late or await owed.make(act)) is not None:
             return plan_partitions(plan, tenants, *await asked.look()), failed
     return plan_partitions(plan, tenants, *await asked.look()), None

@@ -146,22 +146,25 @@ def read_running(body: object) -> Sequence[str]:
     return [_text(one.get("ID")) or "?" for one in listed if one.get("Status") not in ENDED]
 
 
-def read_switch_nodes(body: object) -> Mapping[tuple[str, int], str]:
-    """Return the health of each listed switch tray, "" for none, by chassis serial and slot.
+@dataclass(frozen=True)
+class SwitchNode:
+    """A listed switch tray. `chassis_serial` "" and `slot` None: it does not say that of itself."""
 
-    Raises ValueError for a list that is not whole.
-    """
-    found: dict[tuple[str, int], str] = {}
+    ident: str
+    chassis_serial: str
+    slot: int | None
+    health: str
+
+
+def read_switch_nodes(body: object) -> Sequence[SwitchNode]:
+    """Return each listed switch tray. Raises ValueError for a list that is not whole."""
+    found = []
     for one in _list(body, GPUS_MAX):
         at = one.get("LocationInfo")
         at = at if isinstance(at, Mapping) else {}
-        serial = _text(at.get("ChassisSerialNumber"))
         slot = at.get("SlotID")
-        if not (serial and isinstance(slot, int) and _is_number(slot)):
-            raise ValueError("a switch node's place is not whole")
-        if (serial, slot) in found:
-            raise ValueError("two switch nodes are in one place")
-        found[serial, slot] = _text(one.get("Health"))
+        where = (_text(at.get("ChassisSerialNumber")), slot if _is_number(slot) else None)
+        found.append(SwitchNode(_text(one.get("ID")), *where, _text(one.get("Health"))))
     return found
 
 

@@ -56,12 +56,21 @@ class Tray:
         """Return whether it belongs there; one without a readable name is nobody's."""
         return bool(self.tenant) and one.name == self.partition
 
-    def concerns(self, act: PartitionAct) -> bool:
-        """Return whether an act is of its tenant's partition, or of a GPU in its slot."""
-        if not act.name.endswith(f".{domain_of(self.rack, self.unit)}"):
+    def concerns(self, act: PartitionAct, gpus: Sequence[Gpu]) -> bool:
+        """Return whether an act is of its tenant's partition, or of a GPU in its slot, in its rack
+        or in a chassis whose serial no listed GPU tells.
+        """
+        if not act.name.endswith(f".{self.domain}"):
             return False
-        slots = {place.slot for place in act.members}
-        return act.name == self.partition or self.unit.slot in slots
+        serials: dict[tuple[str, int], set[str]] = {}
+        for gpu in gpus:
+            at = (gpu.place.domain, gpu.place.chassis)
+            serials.setdefault(at, set()).add(gpu.chassis_serial)
+        own = {self.rack.chassis_serial, ""}
+        return act.name == self.partition or any(
+            place.slot == self.unit.slot and own & serials.get((place.domain, place.chassis), own)
+            for place in act.members
+        )
 
 
 def is_settled(node: Node) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,6 +120,31 @@ def test_a_leak_is_told_with_its_leaf_and_where_the_route_stands() -> None:
 
     assert (blocker.reason, blocker.subject) == (Reason.ISOLATION, "leaf0")
     assert blocker.detail.endswith(": BLUE: 172.0.0.0/31, MAINT: 172.64.0.1/32")
+
+
+_V4 = st.builds(
+    lambda bits, length: ipaddress.ip_network((0x0A000000 | bits << 24, length), strict=False),
+    st.integers(0, 3),
+    st.integers(0, 32),
+)
+_V6 = st.builds(
+    lambda bits, length: ipaddress.ip_network((0xFD << 120 | bits << 112, length), strict=False),
+    st.integers(0, 3),
+    st.integers(0, 128),
+)
+
+
+@given(own=st.lists(_V4 | _V6, max_size=3), routes=st.lists(_V4 | _V6, max_size=6))
+def test_each_part_of_a_nodes_link_is_a_leak_and_nothing_else(
+    own: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+    routes: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+) -> None:
+    def is_part(route: Any, of: Any) -> bool:
+        return route.version == of.version and bool(route.subnet_of(of))
+
+    expected = tuple(f"BLUE: {r}" for r in routes if any(is_part(r, one) for one in own))
+
+    assert find_route_leaks(map(str, own), {"BLUE": list(map(str, routes))}, "RED") == expected
 
 
 def test_a_port_without_an_address_cannot_be_looked_for() -> None:

@@ -130,7 +130,7 @@ def _is_due(bmc: BmcRef, now: float, renew_days: float) -> bool:
 
 def is_unsettled(bmc: BmcRef) -> bool:
     """Return whether an exchange began whose outcome was not recorded."""
-    return len(split_pins(bmc.pin)) > 1
+    return "," in bmc.pin and len(split_pins(bmc.pin)) > 1  # mostly none: asked of a whole fleet
 
 
 def compute_certificate_retry(problem: Blocker) -> float:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 from zlib import crc32
 
 from provisioner.model.location import Port, TenantPlace
@@ -251,12 +252,13 @@ def find_route_leaks(
     A shorter prefix that covers it is no leak: summaries of a whole unit are in the maintenance VRF
     by design, and lead to no port outside of it.
     """
-    mine = [ipaddress.ip_network(p) for p in prefixes]
+    mine = frozenset(map(_read_prefix, prefixes))
+    kinds = {prefix.kind for prefix in mine}
     routes_outside = []
     for foreign_vrf in sorted(set(routes) - {vrf}):
         for route in routes[foreign_vrf]:
-            network = ipaddress.ip_network(route)
-            if any(_within(network, own) for own in mine):  # none of the other family
+            prefix = _read_prefix(route)
+            if any(prefix.shorten(kind) in mine for kind in kinds):
                 routes_outside.append(f"{foreign_vrf}: {route}")
     return tuple(routes_outside)
 
@@ -265,11 +267,28 @@ def make_leak_blocker(switch: str, listed: Sequence[str]) -> Blocker:
     return _blocker(switch, f"routes to this node outside its VRF: {', '.join(listed[:4])}")
 
 
-def _within(
-    network: ipaddress.IPv4Network | ipaddress.IPv6Network,
-    own: ipaddress.IPv4Network | ipaddress.IPv6Network,
-) -> bool:
-    return network.prefixlen >= own.prefixlen and network.network_address in own
+class _Prefix(NamedTuple):
+    version: int
+    length: int
+    first: int  # its address, without the bits of hosts
+
+    @property
+    def kind(self) -> tuple[int, int]:
+        return self.version, self.length
+
+    def shorten(self, kind: tuple[int, int]) -> _Prefix | None:
+        """Return the prefix of this kind that covers it; None if there is none."""
+        version, length = kind
+        if version != self.version or length > self.length:
+            return None
+        return _Prefix(version, length, self.first >> (self.length - length))
+
+
+@lru_cache(maxsize=65_536)  # leaves show the same routes at each look
+def _read_prefix(text: str) -> _Prefix:
+    network = ipaddress.ip_network(text)
+    shift = network.max_prefixlen - network.prefixlen
+    return _Prefix(network.version, network.prefixlen, int(network.network_address) >> shift)
 
 
 def _blocker(subject: str, detail: str) -> Blocker:

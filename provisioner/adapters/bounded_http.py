@@ -14,10 +14,12 @@ import re
 import socket
 import ssl
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +49,7 @@ KEEPALIVE_S = (
     # bmcweb stops serving at 200 connections, HPE resets old ones (docs/sources/bmc-faults.md#t11)
     20.0
 )
+CLOSED_MAX = 4  # connections that are closed in one turn of the loop, a millisecond each
 REDIRECTS_MAX = 4  # of one GET: a slash at the end, perhaps another name of the resource
 DETAIL_MAX = 300  # characters of a foreign message that we repeat
 # every error of the HTTP stack for a peer's behaviour; all else is our own bug
@@ -92,10 +95,12 @@ def open_trust(setting: str, ca_file: str) -> ssl.SSLContext:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """aiohttp's own, but for pinned and unverified peers with `bare_context`.
+    """aiohttp's own, but with `bare_context` for pinned and unverified peers; closes few at once.
 
-    `_get_ssl_context` is no public interface. If another version of aiohttp has another name for
-    it, its own context is used again, which is slower and as safe: it compares the pin itself.
+    `_get_ssl_context` and `_cleanup` are no public interface. If another version of aiohttp has
+    other names for them, its own are used again: a context that is slower and as safe, since it
+    compares the pin itself, and a cleanup that closes hundreds of connections in one turn of the
+    loop, each `KEEPALIVE_S`: it held the loop for half a second while a fleet was read first.
     """
 
     def __init__(self, **ways: Any) -> None:
@@ -107,6 +112,26 @@ class _Connector(aiohttp.TCPConnector):
         if req.is_ssl() and (req.ssl is False or isinstance(req.ssl, aiohttp.Fingerprint)):
             return bare_context()
         return super()._get_ssl_context(req)
+
+    def _cleanup(self) -> None:
+        before_s = monotonic() - KEEPALIVE_S
+        keys = [key for key, resting in self._conns.items() if resting and resting[0][1] < before_s]
+        self._close_some(deque(keys), before_s)
+
+    def _close_some(self, keys: deque[Any], before_s: float) -> None:
+        """Close what has rested since `before_s` of the next few of these; come back for others."""
+        for _ in range(min(CLOSED_MAX, len(keys))):
+            key = keys.popleft()
+            resting = self._conns.get(key, deque())  # some are in use again
+            while resting and resting[0][1] < before_s:
+                resting.popleft()[0].close()
+            if not resting:
+                self._conns.pop(key, None)
+        self._cleanup_handle = None
+        if keys:
+            self._cleanup_handle = self._loop.call_later(0.001, self._close_some, keys, before_s)
+        elif self._conns:
+            self._cleanup_handle = self._loop.call_later(KEEPALIVE_S, self._cleanup)
 
     def close_resting(self, host: str | None, port: int | None, keep: int) -> None:
         """Close connections to a host that nobody uses now, but `keep` (nor is `_conns` public)."""

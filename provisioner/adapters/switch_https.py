@@ -39,7 +39,7 @@ from provisioner.ports import (
     Secret,
     SwitchAddress,
 )
-from provisioner.runtime.event_loop import FairTurns, shrink_tls_buffers
+from provisioner.runtime.event_loop import FairTurns, PacedSlots, shrink_tls_buffers
 
 SAFE = frozenset({"GET", "HEAD"})
 REQUESTS_MAX = 64  # in the whole process: a site has hundreds of switches, not thousands
@@ -71,7 +71,7 @@ class SwitchHttps:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._trust = Trust(ca_file)
-        self._slots = asyncio.Semaphore(requests_max)
+        self._slots = PacedSlots(requests_max)
         self._turns = FairTurns(TURNS_MAX)
         self._clock = clock
         self._lines: dict[str, _Line] = {}

@@ -13,7 +13,9 @@ import ctypes
 import gc
 import resource
 import sys
+import threading
 from collections import deque
+from time import thread_time
 from typing import Any
 
 # A thread that waits for the interpreter gets it after this time. A store's thread waits once for
@@ -36,6 +38,14 @@ YOUNG_TURNS = 3
 GROWN_MIN = 40_000
 # Answers that are worked on in one turn of the loop, each for one to five milliseconds.
 TURNS_MAX = 8
+# Of requests under way: how many at the least, and how much CPU time a turn of the loop may take
+# before there are fewer.
+PACED_MIN = 16
+TURN_MAX_S = 0.04
+# How long a turn of the loop may work on answers, and between two collections of young objects.
+ANSWERS_MAX_S = 0.03
+COLLECTED_S = 0.05
+YOUNGEST = 0
 YOUNGER = 1  # generations of objects
 OLDEST = 2
 # All that a daemon may open; more would only make tools slow that close every number one by one.
@@ -70,33 +80,124 @@ class FairTurns:
     """Lets some coroutines go on in one turn of the loop, and others in the next turns, in order.
 
     What comes in at once is else worked on at once: 256 answers of BMCs hold a loop for a third of
-    a second, in which nothing else of the daemon is served.
+    a second, in which nothing else of the daemon is served. A turn has at most `most`, and fewer
+    where the last ones took long.
     """
 
     def __init__(self, most: int = TURNS_MAX) -> None:
         self._most = most
+        self._fit = most  # of the next turn
         self._gone = 0  # in this turn
+        self._began_s = 0.0  # this turn, in CPU time of this thread
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> None:
         """Return at once, or in a later turn of the loop if this one has had its number."""
         loop = asyncio.get_running_loop()
         if not self._gone:
+            self._began_s = thread_time()
             loop.call_soon(self._go_on)
         self._gone += 1
-        if self._gone > self._most:
+        if self._gone > self._fit:
             self._waiting.append(loop.create_future())
             await self._waiting[-1]
 
     def _go_on(self) -> None:
+        now_s = thread_time()
+        took_s = now_s - self._began_s
+        self._began_s = now_s
+        if took_s > ANSWERS_MAX_S:
+            self._fit = max(1, self._fit // 2)
+        elif self._fit < self._most:
+            self._fit += 1
         self._gone = 0
-        while self._waiting and self._gone < self._most:
+        while self._waiting and self._gone < self._fit:
             one = self._waiting.popleft()
             if not one.done():  # its waiter was cancelled
                 one.set_result(None)
                 self._gone += 1
         if self._gone:
             asyncio.get_running_loop().call_soon(self._go_on)
+        collect_young()
+
+
+def collect_young() -> None:
+    """Collect young garbage if this thread has worked for a while since it last did.
+
+    CPython counts allocations less deallocations, also of old objects: where a fleet's new readings
+    take the place of old ones, a million young objects come together before it looks, and one
+    collection of them held the loop for 0.2 s.
+    """
+    now_s = thread_time()
+    if now_s - _collected.at_s >= COLLECTED_S:
+        _collected.at_s = now_s
+        _collected.count += 1
+        gc.collect(YOUNGER if _collected.count % (YOUNG_TURNS + 1) == 0 else YOUNGEST)
+
+
+class _Collected(threading.local):
+    """When this thread last collected young objects, in its CPU time, and how often it has."""
+
+    at_s = 0.0
+    count = 0
+
+
+_collected = _Collected()
+
+
+class PacedSlots:
+    """A semaphore of `most` places, with fewer of them while turns of the loop take long.
+
+    What has come from all connections is worked on in one turn: beside a site that answers at once,
+    256 requests under way hold the loop for up to half a second, and nothing is done sooner by it.
+    Where devices take their time, turns are short, and all places are given.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = float(most)
+        self._allowed = float(min(most, PACED_MIN))
+        self._used = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._measuring = False  # the turn after this one, from its begin to its end
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._used + 1 <= self._allowed and not self._waiting:
+            self._used += 1
+        else:
+            mine = loop.create_future()
+            self._waiting.append(mine)
+            try:
+                await mine
+            except asyncio.CancelledError:
+                if not mine.cancelled():  # the place had just been given
+                    await self.__aexit__()
+                raise
+        if not self._measuring:
+            self._measuring = True
+            loop.call_soon(self._begin_turn)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._used -= 1
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._used + 1 <= self._allowed:
+            one = self._waiting.popleft()
+            if not one.done():  # its waiter was cancelled
+                one.set_result(None)
+                self._used += 1
+
+    def _begin_turn(self) -> None:
+        asyncio.get_running_loop().call_soon(self._end_turn, thread_time())
+
+    def _end_turn(self, began_s: float) -> None:
+        self._measuring = False
+        if thread_time() - began_s > TURN_MAX_S:
+            self._allowed = max(min(self._most, PACED_MIN), self._allowed * 0.7)
+        elif self._waiting:
+            self._allowed = min(self._most, self._allowed + 1)
+            self._admit()
 
 
 def find_open_files_limit() -> int:
@@ -151,8 +252,17 @@ def exempt_growth(phase: str, collection: dict[str, int]) -> None:
     A callback of `gc`. A fleet that is read first fills the heap by millions of objects, which hang
     together by no cycle; cycles among them that are dropped stay until the day's `exempt_heap`.
     """
-    if phase == "start" and collection["generation"] == 2 and len(gc.get_objects(2)) > GROWN_MIN:
+    if phase == "start" and collection["generation"] == OLDEST and _count_old() > GROWN_MIN:
         gc.freeze()
+
+
+def _count_old() -> int:
+    """Return how many objects a full collection would walk; no other thread runs in between.
+
+    One that is making a tuple meanwhile would find a second reference to it, and fail with
+    SystemError: `next` has no Python code of its own, after which threads may change.
+    """
+    return next(map(len, map(gc.get_objects, (OLDEST,))))
 
 
 async def exempt_heap_daily() -> None:

@@ -2,9 +2,9 @@
 
 A beat runs in the loop each millisecond. A thread beside looks at the CPU time of the loop's thread
 since the last beat: once that passes `LOOK_MS`, it notes the innermost frame of this program in
-the loop's stack, some hundred times a second. So a hold is counted in CPU time of the loop's own
-thread, which neighbours on the machine do not make longer; what other threads do meanwhile, and
-collections of garbage in them, are counted apart.
+the loop's stack, some hundred times a second, and what that frame called. So a hold is counted in
+CPU time of the loop's own thread, which neighbours on the machine do not make longer; what other
+threads do meanwhile, and collections of garbage in them, are counted apart.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import provisioner
 BEAT_S = 0.001
 LOOK_MS = 4.0  # from here on the stack is looked at
 SAMPLE_S = 0.002
+LONGEST = 5  # holds of which all that was seen is told
 PROGRAM = str(Path(provisioner.__file__).parent)
 
 
@@ -34,7 +35,9 @@ class LoopProbe:
         self.holds: dict[str, list[float]] = {}
         self.collections: list[tuple[int, float]] = []  # generation, CPU milliseconds
         self._cpu = 0.0
+        self.longest: list[tuple[float, Counter[str]]] = []
         self._frames: Counter[str] = Counter()
+        self._called: Counter[str] = Counter()
         self._ended = threading.Event()
         self._collecting = 0.0
         self._stopped = False
@@ -66,11 +69,16 @@ class LoopProbe:
             held_ms = 1000 * (now - self._cpu)
             self._cpu = now
             frames = self._frames
+            called = self._called
             self._frames = Counter()
+            self._called = Counter()
             self.beats.append(held_ms)
             if held_ms >= LOOK_MS and frames:
                 ((name, _),) = frames.most_common(1)
                 self.holds.setdefault(name, []).append(held_ms)
+            if held_ms >= LOOK_MS:
+                self.longest.append((held_ms, called))
+                self.longest = sorted(self.longest, key=lambda one: -one[0])[:LONGEST]
             await asyncio.sleep(BEAT_S)
 
     def _watch(self, loop_thread: int) -> None:
@@ -78,10 +86,13 @@ class LoopProbe:
             if 1000 * (time.clock_gettime(self._clock) - self._cpu) < LOOK_MS:
                 continue
             frame = sys._current_frames().get(loop_thread)
+            inner = frame.f_code.co_qualname if frame is not None else ""
             while frame is not None and not frame.f_code.co_filename.startswith(PROGRAM):
                 frame = frame.f_back
-            if frame is not None:
-                self._frames[frame.f_code.co_qualname] += 1
+            outer = frame.f_code.co_qualname if frame is not None else ""
+            self._called[inner if outer in ("", inner) else f"{inner} by {outer}"] += 1
+            if outer:
+                self._frames[outer] += 1
 
     def _count_collection(self, phase: str, told: dict[str, int]) -> None:
         if phase == "start":
@@ -91,12 +102,15 @@ class LoopProbe:
             self.collections.append((told["generation"], took_ms))
 
     def list_lines(self) -> list[str]:
-        """Return a line for each function that held the loop, the longest hold first."""
+        """Return lines of what held the loop: each function, the longest hold first."""
         lines = [
             f"{max(times):8.1f} ms longest, {len(times):4} times, {sum(times):8.0f} ms in all "
             f"(CPU): {name}"
             for name, times in sorted(self.holds.items(), key=lambda held: -max(held[1]))
         ]
+        for held_ms, called in self.longest:
+            seen = ", ".join(f"{name} {count}" for name, count in called.most_common(8))
+            lines.append(f"{held_ms:8.1f} ms in one turn, {called.total()} looks: {seen}")
         for generation in range(3):
             took = [ms for of, ms in self.collections if of == generation]
             if took:

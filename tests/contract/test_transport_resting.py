@@ -1,12 +1,16 @@
-"""Before a write to a BMC, connections of readings that rest are closed but one: to it alone."""
+"""Connections that rest are closed: all but one before a write to that BMC, and what is old."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from itertools import pairwise
 
+import pytest
 from devices import Bmc, run
 
-from provisioner.adapters.bounded_http import close_resting, open_session
+from provisioner.adapters import bounded_http
+from provisioner.adapters.bounded_http import CLOSED_MAX, close_resting, open_session
 
 
 def test_what_rests_is_closed_but_one_at_the_named_host_alone() -> None:
@@ -28,4 +32,45 @@ def test_what_rests_is_closed_but_one_at_the_named_host_alone() -> None:
             assert sorted(len(found) for found in resting.values()) == [1, 2]
             await read(device.url)
 
+    run(scenario())
+
+
+def test_what_rests_too_long_is_closed_few_in_a_turn_of_the_loop_and_what_is_used_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = 3 * CLOSED_MAX
+
+    async def scenario() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            devices = [await stack.enter_async_context(Bmc()) for _ in range(count + 1)]
+            used = devices.pop()
+            session = await stack.enter_async_context(open_session(per_host=2, keep_alive=True))
+            assert session.connector is not None
+
+            async def read(url: str) -> None:
+                async with session.get(f"{url}/redfish", ssl=False) as answer:
+                    await answer.read()
+
+            await asyncio.gather(*(read(one.url) for one in devices))
+            connector, loop = session.connector, asyncio.get_running_loop()
+            ports = {key.port for key in connector._conns}
+            assert len(ports) == count
+            left, all_closed = [count], asyncio.Event()
+
+            def look() -> None:  # once in each turn of the loop
+                left.append(sum(key.port in ports for key in connector._conns))
+                if connector._conns:
+                    loop.call_soon(look)
+                else:
+                    all_closed.set()
+
+            loop.call_soon(look)
+            async with asyncio.timeout(60):
+                while left[-1]:
+                    await read(used.url)
+                assert connector._conns, "what was used a moment ago still rests"
+                await all_closed.wait()
+            assert 0 < max(before - after for before, after in pairwise(left)) <= CLOSED_MAX
+
+    monkeypatch.setattr(bounded_http, "KEEPALIVE_S", 1.0)
     run(scenario())

@@ -49,6 +49,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.runtime.event_loop import PacedSlots
 
 # ------------------------------------------------------------------------------
 # The transport's state for each BMC: its locks, its login, and its observed peculiarities.
@@ -184,7 +185,7 @@ class RedfishTransport:
     ) -> None:
         self._http = HttpExchange(Trust(ca_file), telemetry)
         self._governor = governor or LoginGovernor()
-        self._slots = asyncio.Semaphore(requests_max)
+        self._slots = PacedSlots(requests_max)
         self._lines: dict[str, Line] = {}
         self._watch_basic = watch_basic
         self._logouts: set[asyncio.Task[None]] = set()

@@ -8,7 +8,7 @@ its factory password is changed (BlueField) gets a unique one now, stored under 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from provisioner import quirks
@@ -55,35 +55,29 @@ async def introduce_bmcs(
     `INTRODUCED_MAX` at once, for a whole site's BMCs at one time would not be answered in time. One
     that was silent although it had answered the probe is asked again when the others are through.
     """
-    count = 0
-    places = asyncio.Semaphore(INTRODUCED_MAX)
+    results: dict[int, Found | Blocker] = {}
 
-    async def introduce(probe: Probe) -> Found | Blocker:
-        async with places:
+    async def work(numbers: Iterator[int]) -> None:
+        for number in numbers:
             try:
-                return await _introduce(transport, credentials, probe, factory)
+                results[number] = await _introduce(transport, credentials, probes[number], factory)
             except PortError as error:
-                return blocked(error, probe.url)
+                results[number] = blocked(error, probes[number].url)
+            progress(len(results), len(probes))
 
-    async def one(probe: Probe) -> Found | Blocker:
-        nonlocal count
-        try:
-            return await introduce(probe)
-        finally:
-            count += 1
-            progress(count, len(probes))
+    async def introduce(numbers: Sequence[int]) -> None:
+        shared = iter(numbers)  # so that there are no more tasks than are at work
+        await asyncio.gather(*(work(shared) for _ in numbers[:INTRODUCED_MAX]))
 
-    results = await asyncio.gather(*(one(p) for p in probes))
-    silent = [
-        number
-        for number, result in enumerate(results)
-        if isinstance(result, Blocker) and result.reason is Reason.UNREACHABLE
-    ]
-    again = await asyncio.gather(*(introduce(probes[number]) for number in silent))
-    for number, result in zip(silent, again, strict=True):
-        results[number] = result
-    endpoints = tuple(r for r in results if isinstance(r, Found))
-    return endpoints, tuple(r for r in results if isinstance(r, Blocker))
+    await introduce(range(len(probes)))
+    await introduce([n for n in range(len(probes)) if _was_silent(results[n])])
+    in_order = [results[number] for number in range(len(probes))]
+    endpoints = tuple(r for r in in_order if isinstance(r, Found))
+    return endpoints, tuple(r for r in in_order if isinstance(r, Blocker))
+
+
+def _was_silent(result: Found | Blocker) -> bool:
+    return isinstance(result, Blocker) and result.reason is Reason.UNREACHABLE
 
 
 async def _introduce(

@@ -150,7 +150,8 @@ class PacedSlots:
 
     What has come from all connections is worked on in one turn: beside a site that answers at once,
     256 requests under way hold the loop for up to half a second, and nothing is done sooner by it.
-    Where devices take their time, turns are short, and all places are given.
+    Where devices take their time, turns are short, and all places are given, one more in a turn:
+    after a calm, requests begin with few again, for it is too late once all have been answered.
     """
 
     def __init__(self, most: int) -> None:
@@ -194,10 +195,13 @@ class PacedSlots:
     def _end_turn(self, began_s: float) -> None:
         self._measuring = False
         if thread_time() - began_s > TURN_MAX_S:
-            self._allowed = max(min(self._most, PACED_MIN), self._allowed * 0.7)
+            fit = self._allowed * 0.7
         elif self._waiting:
-            self._allowed = min(self._most, self._allowed + 1)
-            self._admit()
+            fit = self._allowed + 1
+        else:
+            fit = min(self._allowed, 2 * self._used)
+        self._allowed = min(self._most, max(PACED_MIN, fit))
+        self._admit()
 
 
 def find_open_files_limit() -> int:

@@ -75,6 +75,33 @@ def test_long_turns_take_places_away_down_to_the_least_and_short_ones_bring_them
     assert max(after) == MOST
 
 
+def test_after_a_calm_no_more_than_the_least_begin_at_once() -> None:
+    async def scenario() -> int:
+        slots, under_way = PacedSlots(MOST), 0
+        begun, answered = asyncio.Event(), asyncio.Event()
+
+        async def slow_device() -> None:
+            await asyncio.sleep(0.002)
+
+        async def silent_device() -> None:
+            nonlocal under_way
+            under_way += 1
+            begun.set()
+            await answered.wait()
+
+        assert max(await _count_under_way(slots, 40 * MOST, slow_device)) == MOST
+        for _ in range(3):
+            await _count_under_way(slots, 1, slow_device)
+        burst = asyncio.create_task(_count_under_way(slots, MOST, silent_device))
+        await begun.wait()
+        at_once = under_way
+        answered.set()
+        await burst
+        return at_once
+
+    assert asyncio.run(scenario()) == PACED_MIN
+
+
 def test_few_places_are_all_given_however_long_a_turn_takes() -> None:
     async def much_work() -> None:
         await asyncio.sleep(0)

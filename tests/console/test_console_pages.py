@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from chromium import HEIGHTS, Looker
 from console_racks import RACK
 from console_site import Site
 from console_stories import PROVED, UNDER_WAY
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Route
 
 PAGES = {
     "home": "Home",
@@ -139,3 +140,35 @@ def test_the_bar_takes_one_line_and_cuts_no_word(look: Looker, width: int) -> No
 
     assert high < 70
     assert cut == []
+
+
+def test_the_fabric_says_what_a_frame_around_a_port_means(look: Looker) -> None:
+    look.to("fabric", "Fabric")
+    told = []
+    for unit in look.run("[...document.querySelectorAll('#unit option')].map((o) => o.value)"):
+        look.to(f"fabric?unit={unit.replace(' ', '%20')}")
+        framed = look.get("a.port-square[data-bad]").count()
+        entry = look.get(".legend li").filter(has_text="its node is in quarantine or repair")
+        counts = [int(re.findall(r"(\d+) port", text)[0]) for text in entry.all_inner_texts()]
+        assert counts == ([framed] if framed else [])
+        told += counts
+
+    assert told != []
+
+
+def test_versions_say_what_stands_for_one_that_no_device_gives(look: Looker) -> None:
+    mark = look.page.get_by_text("“?”: the device gives no version.")
+    look.to("versions", "Versions")
+    known = mark.count()
+
+    def answer(route: Route) -> None:
+        told = route.fetch().json()
+        told["items"][0]["version"] = "?"
+        route.fulfill(json=told)
+
+    look.page.route("**/v1/versions", answer)
+    look.to("home", "Home")
+    look.to("versions", "Versions")
+    mark.wait_for()
+
+    assert known == 0

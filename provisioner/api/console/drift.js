@@ -26,8 +26,11 @@ export async function versions({ signal, query, again }) {
       { head: "Slots", num: true, cell: (row) => number(row.slots), value: (row) => row.slots },
     ],
   });
-  return { title: "Versions", beside: made("div", { class: "buttons" }, link(["drift"], "Drift and debt", { class: "button" })), body: made("div", { class: "card" }, made("p", { class: "quiet" }, [...standings].map(([word, n]) => `${number(n)} ${word}`).join(", ")), table) };
+  return { title: "Versions", beside: made("div", { class: "buttons" }, link(["drift"], "Drift and debt", { class: "button" })), body: made("div", { class: "card" }, made("p", { class: "quiet" }, [...standings].map(([word, n]) => `${number(n)} ${word}`).join(", ")), unknown(items, "version"), table) };
 }
+
+/** What "?" means, where a row has it instead of a version. */
+const unknown = (rows, name) => (rows.some((row) => row[name] === "?") ? made("p", { class: "quiet" }, "“?”: the device gives no version.") : null);
 
 /** Versions that differ, by component with a way to their nodes; the first nodes; and, read after it, what waits for a reset. */
 export async function page({ signal, again, query }) {
@@ -46,7 +49,7 @@ export async function page({ signal, again, query }) {
     ],
   });
   const body = made("div", { class: "stack" },
-    section("Drift", listing({
+    section("Drift", unknown(drift.table, "running"), listing({
       caption: "Components that differ from their target", rows: drift.table, again, query, name: (row) => `${row.kind} ${row.running}`, sort: 3, down: true, nothing: empty("Every node runs what it should.", ""),
       columns: [
         { head: "Component", cell: (row) => row.kind },

@@ -10,6 +10,7 @@ import { colours } from "./palette.js";
 import { many, number } from "./words.js";
 
 const SPINES_MAX = 128; // drawn; the table of switches has all
+const BROKEN = new Set(["quarantined", "repairing"]); // framed
 
 export async function page({ query, signal, me, go }) {
   const fleet = new Fleet();
@@ -39,6 +40,8 @@ function picture(fleet, unit, units, tenant, go, staff) {
     sign.style.background = tenant(word);
     return made("li", {}, made("span", { class: "entry" }, sign, word || "no tenant", made("span", { class: "count" }, many(n, "port"))));
   }));
+  const broken = leaves.flatMap((leaf) => leaf.ports.filter((port) => BROKEN.has(port.state))).length;
+  if (broken) legend.append(made("li", {}, made("span", { class: "entry" }, made("span", { class: "swatch port-square", "data-bad": true, "aria-hidden": "true" }), "its node is in quarantine or repair", made("span", { class: "count" }, many(broken, "port")))));
   return [
     made("div", { class: "toolbar" }, made("div", { class: "field" }, made("label", { for: "unit" }, "Unit"), choose), legend),
     spines.length ? section(`Spines and other switches (${number(spines.length)})`, made("div", { class: "spines" }, spines.slice(0, SPINES_MAX).map((s) => device(fleet, s))),
@@ -57,7 +60,7 @@ function device(fleet, name) {
 
 function card(fleet, leaf, tenant) {
   const ports = leaf.ports.map((port) => {
-    const square = made("a", { class: "port-square", href: `#/nodes/${encodeURIComponent(port.node)}`, title: `${port.node} · ${port.tenant || "no tenant"} · ${port.state}`, "aria-label": `${port.node}, ${port.tenant || "no tenant"}, ${port.state}`, "data-bad": port.state === "quarantined" || port.state === "repairing" });
+    const square = made("a", { class: "port-square", href: `#/nodes/${encodeURIComponent(port.node)}`, title: `${port.node} · ${port.tenant || "no tenant"} · ${port.state}`, "aria-label": `${port.node}, ${port.tenant || "no tenant"}, ${port.state}`, "data-bad": BROKEN.has(port.state) });
     square.style.background = tenant(port.tenant);
     return square;
   });

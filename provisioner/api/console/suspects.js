@@ -24,7 +24,7 @@ const named = (what) => made("div", {}, where(what) ? made("a", { href: `#/nodes
 
 /** Return the table of suspects, as `/cohorts/suspects` gives them. */
 export function suspects_table({ items, faults, node_days: days }, { query, again }) {
-  const said = `${many(faults, "fault")} in ${number(Math.round(days))} node-days of the last 90. The line is the 95 % interval; the upright stands where nodes fail as often as alike ones. Of the accused at most 5 % are innocent on average.`;
+  const said = `${many(faults, "fault")} in ${many(Math.round(days), "node-day")} of the last 90 days. The line is the 95 % interval; the upright stands where nodes fail as often as alike ones. Of the accused at most 5 % are innocent on average.`;
   return [made("p", { class: "quiet" }, said), listing({
     caption: "What makes nodes fail", rows: items, again, query, key: "s-", sort: 1, down: true, name: (row) => row.what.join(", "), nothing: empty("Nothing could be compared yet.", "It needs faults, and nodes that differ in one version or in rack, feed, leaf, model or tag."),
     columns: [

@@ -104,9 +104,50 @@ def _toctree(caption: str, listed: list[str]) -> list[str]:
     return [*head, *(p.removesuffix(".md") for p in listed), "```", ""]
 
 
+CURRENT = re.compile(
+    r'(<li class="toctree-l\d) current current-page">'
+    r'<a class="current reference internal" href="#">'
+)
+TREES: dict[str, tuple[str, str]] = {}  # by folder: its pages' tree, and the page that is marked
+
+
+def _share_tree(app: Sphinx, page: str, _file: str, context: dict[str, Any], _tree: object) -> None:
+    """The tree of all pages stands beside each: to make it for each was most of the build. Pages of
+    one folder, whose links are the same, share one; `_mark_page` marks another line of it."""
+    if page in app.env.all_docs and not app.env.toctree_includes.get(page):
+        folder, _, name = page.rpartition("/")
+        make = context["toctree"]
+
+        def shared(**asked: Any) -> str:
+            if folder not in TREES:
+                TREES[folder] = (str(make(**asked)), name)
+            return TREES[folder][0]
+
+        context["toctree"] = shared
+
+
+def _mark_page(app: Sphinx, page: str, _file: str, context: dict[str, Any], _tree: object) -> None:
+    folder, _, name = page.rpartition("/")
+    first = TREES[folder][1] if folder in TREES else name
+    if page not in app.env.all_docs or app.env.toctree_includes.get(page) or first == name:
+        return
+    plain = rf'\1"><a class="reference internal" href="{first}.html">'
+    html, were = CURRENT.subn(plain, context["furo_navigation_tree"])
+    line = re.compile(
+        rf'(<li class="toctree-l\d)"><a class="reference internal" href="{re.escape(name)}\.html">'
+    )
+    marked = r'\1 current current-page"><a class="current reference internal" href="#">'
+    html, are = line.subn(marked, html)
+    if (were, are) != (1, 1):
+        raise ValueError(f"{page} has {are} lines in the tree of pages, and {first} has {were}")
+    context["furo_navigation_tree"] = html
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx before anything is read."""
     reference_pages.write(HERE / GENERATED)
     app.add_directive("mermaid", Mermaid)
     app.connect("source-read", _read)
+    app.connect("html-page-context", _share_tree, priority=400)  # furo's own has 500
+    app.connect("html-page-context", _mark_page, priority=600)
     return {"parallel_read_safe": True}

@@ -31,7 +31,6 @@ from postgres_server import PASSWORD, Server
 
 from delivery.sources import ROOT
 from delivery.tree import PYTHON
-from delivery.wheel import build_wheel
 
 INSTALL_LIMIT_S = 300
 SERVE_LIMIT_S = 90
@@ -97,9 +96,10 @@ class Installed:
         return self.call([str(self.program), *words], environment)
 
     def every_help(self) -> Mapping[str, str]:
-        """Ask every command for its help; return those that failed."""
+        """Ask every command for its help, most of whose time goes into frames around the options:
+        without them; return those that failed."""
         python = self.place / "bin" / "python"
-        done = self.call([str(python), "-I", "-c", EVERY_HELP], {})
+        done = self.call([str(python), "-I", "-c", EVERY_HELP], {"TYPER_USE_RICH": "0"})
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
         assert result["done"] > 100
@@ -161,12 +161,12 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Installed:
+def bare(wheel: Path, tmp_path: Path) -> Installed:
     """The wheel in an environment of its own."""
-    return install_bare(tmp_path)
+    return install_bare(wheel, tmp_path)
 
 
-def install_bare(tmp_path: Path, python: str = sys.executable) -> Installed:
+def install_bare(wheel: Path, tmp_path: Path, python: str = sys.executable) -> Installed:
     """Install the wheel below a folder; skips where no package index can be reached."""
     try:
         socket.create_connection(INDEX, timeout=10).close()
@@ -177,7 +177,7 @@ def install_bare(tmp_path: Path, python: str = sys.executable) -> Installed:
     subprocess.run([python, "-m", "venv", "--without-pip", place], check=True, timeout=100)
     lend_pip(place)
     (place / "constraints").write_text(locked_versions())
-    installed = Installed(build_wheel(tmp_path / "wheel", epoch=1_700_000_000), place, elsewhere)
+    installed = Installed(wheel, place, elsewhere)
     installed.add()
     return installed
 
@@ -200,13 +200,12 @@ def locked_versions() -> str:
 
 
 @pytest.fixture
-def linked(tmp_path: Path) -> Installed:
+def linked(wheel: Path, tmp_path: Path) -> Installed:
     """The wheel in an environment that has what it declares, linked from ours."""
     place, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
     elsewhere.mkdir()
     python = str(place / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=100)
-    wheel = build_wheel(tmp_path / "wheel", epoch=1_700_000_000)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
     install = [*pip, "install", "--quiet", "--no-compile", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True, timeout=INSTALL_LIMIT_S)
@@ -266,6 +265,9 @@ def test_the_installed_wheel_shows_every_help_serves_and_names_the_extra_that_it
     linked: Installed,
 ):
     assert linked.every_help() == {}
+    framed = linked.run("node", "list", "--help")
+    assert framed.returncode == 0
+    assert "╭─ Options" in framed.stdout
     assert linked.run("--version").returncode == 0
     linked.assert_serves("bare")
 
@@ -302,7 +304,7 @@ def test_the_installed_wheel_serves_with_each_extra(bare: Installed):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_somebody_with_the_wheel_alone_comes_to_a_rehearsed_site() -> None:
+def test_somebody_with_the_wheel_alone_comes_to_a_rehearsed_site(wheel: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
     if not PYTHON.exists():  # one in root's home is closed to others
@@ -310,7 +312,7 @@ def test_somebody_with_the_wheel_alone_comes_to_a_rehearsed_site() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         place.chmod(0o755)  # pytest's own folders are closed to others
-        installed = install_bare(place, str(PYTHON))
+        installed = install_bare(wheel, place, str(PYTHON))
         installed.elsewhere.chmod(0o777)
         shutil.copyfile(WALK, place / "walk.sh")
         nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]

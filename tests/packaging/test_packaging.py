@@ -12,16 +12,9 @@ from pathlib import Path
 import pytest
 
 from delivery.sources import ROOT, SOURCES
-from delivery.wheel import build_wheel
 
 UNIT = ROOT / "images" / "daemon" / "provisioner.service"
 CONTAINER = ROOT / "images" / "daemon" / "Containerfile"
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing is left in the checkout; no network."""
-    return build_wheel(tmp_path_factory.mktemp("wheel"), epoch=1_700_000_000)
 
 
 def test_the_wheel_has_all_that_the_program_needs(wheel: Path):

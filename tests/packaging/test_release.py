@@ -20,25 +20,16 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from delivery.lock import Package, read_packages, read_pins, write_requirements
 from delivery.materials import write_materials
-from delivery.release import SUMS, build_release, sign_sums, write_sums
+from delivery.release import SUMS, sign_sums, write_sums
 from delivery.sources import ROOT, DeliveryError, copy_sources
 from delivery.wheel import build_wheel
 
-EPOCH = 1_700_000_000
+EPOCH = 1_700_000_000  # of the release, too
 
 
 @pytest.fixture(scope="module")
 def packages() -> tuple[Package, ...]:
     return read_packages()
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A release with its list of digests, which no test changes."""
-    folder = tmp_path_factory.mktemp("release")
-    build_release(folder, EPOCH)
-    write_sums(folder)
-    return folder
 
 
 @pytest.fixture

@@ -60,7 +60,8 @@ def copy_sources(place: Path, root: Path = ROOT) -> Path:
     for name in SOURCES:
         source = root / name
         if name == "docs":
-            for path in list_pages(source):  # what `provisioner help TOPIC` prints
+            tables = (source / "tables.yaml", *source.glob("*.csv"), *source.glob("sources/*.csv"))
+            for path in (*list_pages(source), *tables):  # what `provisioner help TOPIC` prints
                 target = place / path.relative_to(root)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)

@@ -269,6 +269,9 @@ def test_the_installed_wheel_shows_every_help_serves_and_names_the_extra_that_it
     assert framed.returncode == 0
     assert "╭─ Options" in framed.stdout
     assert linked.run("--version").returncode == 0
+    table = linked.run("help", "bmc-faults")  # a page whose rows are a file
+    assert (table.returncode, table.stderr) == (0, "")
+    assert "| S1 | Sessions/auth |" in table.stdout
     linked.assert_serves("bare")
 
     # what needs an extra says which

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from delivery.sources import ROOT, SOURCES
+from provisioner.cli.offline.pages import find_tables
+from provisioner.runtime.shipped import CONTENT, find_pages
 
 UNIT = ROOT / "images" / "daemon" / "provisioner.service"
 CONTAINER = ROOT / "images" / "daemon" / "Containerfile"
@@ -30,8 +32,16 @@ def test_the_wheel_has_all_that_the_program_needs(wheel: Path):
         if p.is_file() and "__pycache__" not in p.parts and not p.name.startswith(".")
     }
 
+    topics = {
+        "provisioner/content/" + str(path.relative_to(CONTENT))
+        for path in (*find_pages().values(), *(CONTENT / t["file"] for t in find_tables().values()))
+        if path.is_relative_to(CONTENT / "docs")
+    }
+
     assert here - names == set()
     assert content - names == set()
+    assert len(topics) > 100
+    assert topics - names == set()
     assert "provisioner/content/firmware_matrix.yaml" in names
     assert not [
         n for n in names if n.startswith(("tests/", "images/", "delivery/")) or "__pycache__" in n

@@ -172,3 +172,35 @@ def test_versions_say_what_stands_for_one_that_no_device_gives(look: Looker) -> 
     mark.wait_for()
 
     assert known == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("", "in no ticket system"),
+        ("m1", "not taken to the ticket system yet: it answered with status 503"),
+    ],
+)
+def test_a_closed_case_waits_for_nothing_and_says_where_its_ticket_is(
+    look: Looker, asked: str, told: str
+) -> None:
+    def answer(route: Route) -> None:
+        page = route.fetch().json()
+        page["line"]["closed_at"] = page["line"]["opened_at"]
+        page["case"]["note"] = "it is certified again"
+        problem = "it answered with status 503" if asked else ""
+        page["case"]["ticket"] = {"id": "", "asked": asked, "problem": problem, "work": "Swap it."}
+        route.fulfill(json=page)
+
+    look.page.route("**/v1/cases/su1-n05-c0001", answer)
+    look.to("cases/su1-n05-c0001", "su1-n05-c0001")
+
+    facts = dict(
+        zip(
+            look.get("dt").all_inner_texts(),
+            look.get("dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert (facts["At its end"], facts["Ticket"]) == ("it is certified again", told)
+    assert "Waits for" not in facts

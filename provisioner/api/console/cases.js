@@ -46,7 +46,7 @@ async function one(id, { signal, me, again }) {
   const about = section("Case", facts([
       ["Node", link(["nodes", line.node], line.node)], ["Tenant", line.tenant ? link(["tenants", line.tenant], line.tenant) : "nobody's"], ["Service", words(line.service)],
       ["Opened", `${when(line.opened_at)} (${ago(line.opened_at)})`], ["Taken from its tenant", line.drain_at ? when(line.drain_at) : ""], ["Closed", line.closed_at ? `${when(line.closed_at)}${full?.ending ? `: ${words(full.ending)}` : ""}` : ""],
-      ["Reported by", full ? `${full.by || "nobody"} (${words(full.origin)})` : ""], ["Waits for", full?.note], ["Not before", full?.next_at ? when(full.next_at) : ""],
+      ["Reported by", full ? `${full.by || "nobody"} (${words(full.origin)})` : ""], [line.closed_at ? "At its end" : "Waits for", full?.note], ["Not before", full?.next_at ? when(full.next_at) : ""],
     ], "narrow"));
   const body = made("div", { class: "stack" },
     made("p", { class: "lead" }, line.reason || "Its reason is not told."),
@@ -139,7 +139,7 @@ function faults(c) {
 function parts_and_ticket(c) {
   const t = c.ticket;
   const told = t || c.spare ? facts([
-    ["Ticket", t ? t.id || "not taken to the ticket system yet" : ""], ["System", t?.system], ["Work", t?.work], ["Vendor's return", t?.rma], ["Identify light", t?.led ? "on" : ""],
+    ["Ticket", t ? t.id || (t.asked ? ["not taken to the ticket system yet", t.problem].filter(Boolean).join(": ") : "in no ticket system") : ""], ["System", t?.system], ["Work", t?.work], ["Vendor's return", t?.rma], ["Identify light", t?.led ? "on" : ""],
     ["Spare", c.spare ? [c.spare.kind, c.spare.part_number, c.spare.serial].filter(Boolean).join(" ") : ""],
   ]) : empty("No part is to be touched.", "");
   const changes = c.difference?.changes ?? [];

@@ -204,3 +204,11 @@ def test_a_closed_case_waits_for_nothing_and_says_where_its_ticket_is(
     )
     assert (facts["At its end"], facts["Ticket"]) == ("it is certified again", told)
     assert "Waits for" not in facts
+
+
+def test_the_filter_of_a_table_is_as_wide_as_the_table(look: Looker) -> None:
+    look.to("tenants", "Tenants")
+    edge = "(e) => e.getBoundingClientRect().right"
+    ends = [look.get(where).first.evaluate(edge) for where in (".listing input", ".listing table")]
+
+    assert abs(ends[0] - ends[1]) < 1

@@ -5,13 +5,15 @@
     make soak NAME=racks ARGS="leaks 256"           leaks that BMCs tell of, beside the poll
     make soak NAME=racks ARGS="healthy 100"         whole racks, each with timings of its own
     make soak NAME=racks ARGS="mixed 50"            whole racks of mixed versions, with 200 deaths
+    make soak NAME=racks ARGS="wave 8 4 20"         whole racks by the daemon's loops, with deaths
     make soak NAME=racks ARGS="trees FOLDER 2000"   recorded trees, each with 2,000 spoilt values
 
 `water`: 7.4's A1 without the wires, `wires`: with them, from a seed that may follow; `leaks`: A2,
 in virtual time, of BMCs that answer in 0.05 to 0.25 s; `healthy`: A8, a rack of 18 trays, 9
 switches and 8 shelves, from a seed that may follow; `mixed`: A3, such racks whose units begin with
-other versions, and processes that die at random writes; `trees`: A10, of a folder with
-NAME/redfish/v1/.../index.json.
+other versions, and processes that die at random writes; `wave`: one campaign of the daemon over
+such racks, so many domains at one time, so many deaths at random writes; `trees`: A10, of a folder
+with NAME/redfish/v1/.../index.json.
 The last line is JSON; the exit code is 1 if anything was found.
 """
 
@@ -30,10 +32,12 @@ from typing import Any
 from heard_site import HeardSite, measure_leaks
 from mutated_trees import find_crashes, load_trees, read
 from rack_rig import Rig
+from rack_wave import Died, Wave
 from water_walk import TRAYS, Walk
 from wires_walk import WiresWalk
 
 from provisioner.integrations.demo.rack_site import AFTER_NVOS, NEW, OLD, TARGETS
+from provisioner.integrations.racks.duty.approval import RackCampaignState
 from provisioner.integrations.sim.racks.rack import Times
 from provisioner.integrations.twin import loop
 from provisioner.ports import Call
@@ -44,10 +48,6 @@ SWITCHED_MAX = 3  # deaths among hosts that are switched: after five in one act 
 PART = 100_000
 LEAKS = 200
 REACTION_S = 2.0
-
-
-class Died(BaseException):
-    """The process is gone."""
 
 
 def walk_water(steps: int) -> dict[str, Any]:
@@ -204,6 +204,21 @@ def run_mixed(count: int) -> dict[str, Any]:
     return {"racks": count, "deaths": deaths, "found": found[:20]}
 
 
+def run_wave(racks: int, at_once: int = 4, deaths: int = 0) -> dict[str, Any]:
+    """Have the daemon's own loops carry one campaign out over whole racks."""
+    with tempfile.TemporaryDirectory() as folder:
+        wave = Wave(Path(folder), racks, at_once)
+        wave.approve()
+        began = wave.now()
+        state = wave.live(deaths)
+        found = [] if state.state is RackCampaignState.DONE else [f"{state.state}: {state.says}"]
+        found += [f"{one}" for rig in wave.rigs for one in check_end(rig)] + wave.find_faults()
+        took, bound = wave.now() - began, wave.bound()
+    figures = {"racks": racks, "at_once": at_once, "deaths": wave.deaths, "found": found[:20]}
+    hours = {"makespan_h": round(took / 3600, 2), "bound_h": round(bound / 3600, 2)}
+    return {**figures, **hours, "ratio": round(took / bound, 3)}
+
+
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -229,6 +244,7 @@ SEARCHES: Mapping[str, Callable[..., dict[str, Any]]] = {
     "leaks": time_leaks,
     "healthy": run_healthy,
     "mixed": run_mixed,
+    "wave": run_wave,
 }
 
 

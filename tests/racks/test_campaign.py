@@ -22,7 +22,9 @@ from provisioner.integrations.racks import rack_commands
 from provisioner.integrations.racks.campaign import Campaign, CampaignFile, plan_campaign
 from provisioner.integrations.racks.campaign_run import predict
 from provisioner.integrations.racks.impact import build_graph, derive_impact
+from provisioner.integrations.racks.leaving.decommission import take_out
 from provisioner.integrations.racks.plan import RackPlan
+from provisioner.integrations.racks.update_start import limit_plan
 from provisioner.model.input_error import InputError
 
 SMALL = Shape(trays=3, switches=2, shelves=2, supplies=2)
@@ -231,6 +233,33 @@ def test_what_an_act_takes_away_is_derived_from_what_each_thing_needs() -> None:
     assert lost("feed:hall0-a") >= {"r000-p0", "host:r001-t2"}
     with pytest.raises(InputError, match="no such thing"):
         lost("feed:nowhere")
+
+
+def test_spines_superspines_and_storage_are_lost_by_what_the_plan_says_that_they_serve() -> None:
+    needs = {
+        "leaf:su0-leaf1": [{"what": "uplinks", "of": ["spine:a", "spine:b"], "least": 1}],
+        "spine:a": [{"what": "uplinks", "of": ["superspine:x"]}],
+        "spine:b": [{"what": "uplinks", "of": ["superspine:x", "superspine:y"], "least": 1}],
+        "host:r000-t0": [{"what": "storage", "of": ["storage:lustre1"]}],
+    }
+    site = {**GRAPH_SITE, "needs": needs}
+    hosts = {"host:r000-t1", "host:r001-t1"}
+    assert lost("superspine:y", site=site) == {"superspine:y"}
+    assert lost("superspine:x", site=site) == {"superspine:x", "spine:a"}
+    both = lost("superspine:x", "superspine:y", site=site)
+    assert both == {"superspine:x", "superspine:y", "spine:a", "spine:b", "leaf:su0-leaf1"} | hosts
+    assert lost("spine:b", site=site) == {"spine:b"}
+    assert lost("spine:a", "spine:b", site=site) >= hosts
+    assert lost("storage:lustre1", site=site) == {"storage:lustre1", "host:r000-t0", "tenant:a"}
+    planned = RackPlan.model_validate(site)
+    weakened = derive_impact(build_graph(planned), ["spine:b"]).weakened
+    assert weakened == {"leaf:su0-leaf1": "uplinks: spine:b of 2"}
+    assert limit_plan(planned, ["r000"]).needs == planned.needs
+    left = take_out(planned, [unit.name for unit in planned.find("r000").units])
+    assert left is not None
+    assert set(left.needs) == set(planned.needs) - {"host:r000-t0"}
+    with pytest.raises(ValidationError, match=r"needs\.laef:su0-leaf1: nothing of the plan"):
+        RackPlan.model_validate({**site, "needs": {"laef:su0-leaf1": needs["leaf:su0-leaf1"]}})
 
 
 def edit(unit: str, rack: Site | None = None, **fields: Any) -> Site:

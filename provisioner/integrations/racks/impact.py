@@ -1,7 +1,8 @@
 """What an act on a rack takes away, derived from a graph of what each thing needs.
 
 Things are units by name, `feed:`, `leaf:`, `loop:` and `domain:` before the name of a shared one,
-`outlet:` before one of a PDU, `host:` before a tray's name for the host that a tenant uses, and
+`outlet:` before one of a PDU, any word before what only the plan's `needs` describe (`spine:`,
+`superspine:`, `storage:`), `host:` before a tray's name for the host that a tenant uses, and
 `tenant:`. A thing is lost when one of its needs has too few members left. What is not described may
 be needed: it counts as lost.
 """
@@ -89,6 +90,10 @@ def build_graph(plan: RackPlan, tenants: Mapping[str, str] | None = None) -> Imp
                 Need("NVLink", of, len(of), prefix="switch"),
                 Need("network", leaves, len(leaves), prefix="leaf:"),
             )
+    for name, planned in plan.needs.items():
+        more = (Need(n.what, n.of, n.least or len(n.of)) for n in planned)
+        needs[name] = (*needs.get(name, ()), *more)
+    needs.update({one: () for each in plan.needs.values() for n in each for one in n.of} | needs)
     hosts: dict[str, list[str]] = {}
     for tray, tenant in (tenants or {}).items():
         if tenant and f"host:{tray}" in needs:
@@ -128,7 +133,7 @@ def derive_impact(graph: ImpactGraph, down: Sequence[str]) -> Impact:
     queue = list(dict.fromkeys(down))
     for name in queue:
         if name not in graph.needs:
-            remedy = "Name a unit, or feed:, outlet:, leaf: or loop: with a name of the plan."
+            remedy = "Name a unit, or KIND:NAME as the plan has it (feed:, outlet:, leaf:, loop:)."
             raise InputError("THING", name, "the plan has no such thing", remedy)
         lost[name] = "the act takes it"
     opened: set[str] = set()

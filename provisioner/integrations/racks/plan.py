@@ -123,9 +123,26 @@ class PlannedRack(Record):
         return self
 
 
-class RackPlan(Record):
-    """All racks of a site. `outside`: nodes with a rack's GPUs that stand in none (NVL4)."""
+# a unit, or KIND:NAME as leaf:, spine:, superspine:, storage:, feed:, loop:, host:
+Thing = Annotated[
+    str, StringConstraints(pattern=r"^([a-z]+:)?[A-Za-z0-9][A-Za-z0-9./_-]*$", max_length=128)
+]
 
+
+class PlannedNeed(Record):
+    """`least` of the things `of` have to be there; None: all of them."""
+
+    what: str = Field(min_length=1, max_length=63)
+    of: tuple[Thing, ...] = Field(min_length=1, max_length=1024)
+    least: int | None = Field(default=None, ge=1)
+
+
+class RackPlan(Record):
+    """All racks of a site. `outside`: nodes with a rack's GPUs that stand in none (NVL4). `needs`:
+    what things have to have beside what their racks say, as a leaf its spines, a host its storage.
+    """
+
+    needs: Mapping[Thing, tuple[PlannedNeed, ...]] = Field(default={}, max_length=1 << 16)
     racks: tuple[PlannedRack, ...] = Field(min_length=1, max_length=RACKS_MAX)
     outside: tuple[NodeName, ...] = Field(default=(), max_length=1 << 16)
 
@@ -138,7 +155,22 @@ class RackPlan(Record):
         _refuse_twice("serial", [f"{u.kind} {u.serial}" for u in units if u.serial])
         addresses = [each for unit in units for each in (unit.bmc, unit.nvos) if each]
         _refuse_twice("bmc", [each.lower().rstrip("/") for each in addresses])
+        if strange := sorted(set(self.needs) - self.list_things()):  # their needs would not count
+            raise ValueError(f"needs.{strange[0]}: nothing of the plan has this name")
         return self
+
+    def list_things(self) -> frozenset[str]:
+        """Return the names of all that an impact is told of, but domains and tenants."""
+        things = {one for each in self.needs.values() for need in each for one in need.of}
+        for rack in self.racks:
+            for unit in rack.units:
+                things |= {unit.name, f"loop:{unit.loop or rack.loop}"}
+                things |= {f"feed:{one}" for one in unit.feeds}
+                things |= {f"outlet:{one}" for one in unit.outlets}
+                things |= {f"leaf:{one}" for one in unit.leaves}
+                if unit.kind is Kind.COMPUTE_TRAY:
+                    things.add(f"host:{unit.name}")
+        return frozenset(things)
 
     def find(self, name: str) -> PlannedRack:
         """Return the rack of this name. Raises InputError, which lists the names."""

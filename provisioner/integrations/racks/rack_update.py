@@ -86,6 +86,7 @@ from provisioner.ports.switch import SwitchRefused
 
 SILENT_MAX_S = 900.0  # of a BMC to which nothing was sent
 WHY_MAX = 300  # characters of a reason that the journal keeps
+SOON_S = 5.0  # between two rounds of which the first one moved something: most wait for nothing
 _BEFORE = "before"
 _Units = list[tuple[PlannedRack, PlannedUnit]]
 
@@ -99,6 +100,7 @@ class Hands:
     jobs: Mapping[str, DomainJob]  # by the key of each of their acts
     acts: Mapping[str, Act]
     why: dict[str, str] = field(default_factory=dict)  # act: what it waits for, or why it failed
+    moved: bool = False  # a write was taken, or an act ended, since the last round began
     _seen: dict[str, Seen] = field(default_factory=dict)
     _racked: dict[str, Racked] = field(default_factory=dict)
     _water: dict[str, WaterState] = field(default_factory=dict)
@@ -114,6 +116,7 @@ class Hands:
 
     async def round(self, keys: Sequence[str]) -> None:
         """Look at the water and at each act's unit, and send at most one write for each act."""
+        self.moved = False
         under_way = {name for key in keys for name in self.jobs[key].racks}
         hosts = {name for key in keys for name in self.jobs[key].hosts}
         self._tenants = await self.update.read_tenants(hosts, hold=True) if hosts else {}
@@ -134,6 +137,7 @@ class Hands:
             acts = [self.acts[key] for key in keys]
             results = await wait_all(self._advance(act) for act in acts)
         self._seen = dict(zip(keys, results, strict=True))
+        self.moved |= Seen.DONE in results
 
     def _units(self, act: Act, kind: Kind | None = None) -> _Units:
         """Return what stands in the racks of an act: those of its job, if it is the domain's."""
@@ -477,6 +481,7 @@ class Hands:
             return wait(f"{step.what}: {error}")
         if not isinstance(answer, Blocker):
             self.log.write(Line(act.key, TOLD, step.what, now(), answer))
+            self.moved = True
             return wait(f"{step.what} was sent")
         if answer.reason in (Reason.BUSY, Reason.LEAK):
             self.log.write(Line(act.key, TOLD, step.what, now(), VOID))
@@ -573,7 +578,7 @@ async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple
         for key in running:
             execution.observe(key)
         await log.sync()
-        await update.pause(update.poll_s)
+        await update.pause(min(update.poll_s, SOON_S) if hands.moved else update.poll_s)
     return execution.outcome(), hands
 
 

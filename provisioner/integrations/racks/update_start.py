@@ -42,7 +42,7 @@ def limit_plan(plan: RackPlan, asked: Iterable[str]) -> RackPlan:
         domains = {domain_of(r, u) for r in inside for u in r.units} - {""}
         more = {r.name for r in plan.racks if domains & {domain_of(r, u) for u in r.units}} | racks
         if more == racks:
-            return RackPlan(racks=tuple(inside))
+            return plan.model_copy(update={"racks": tuple(inside), "outside": ()})
         racks = more
 
 

@@ -116,4 +116,7 @@ def take_out(plan: RackPlan, left: Iterable[str]) -> RackPlan | None:
     if not kept:
         return None
     left_over = plan.model_copy(update={"racks": tuple(kept)})
+    things = left_over.list_things()
+    needs = {name: each for name, each in plan.needs.items() if name in things}
+    left_over = left_over.model_copy(update={"needs": needs})
     return RackPlan.model_validate(left_over.model_dump(mode="json"))

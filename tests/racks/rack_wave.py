@@ -49,6 +49,8 @@ class Wave:
         self.folder = folder
         self.campaign = folder / "campaigns" / "wave"
         self.campaign.mkdir(parents=True)
+        # at a write; all that die in one act leave a person to look, so many racks need less
+        self.dies = 0.05 if racks == 1 else 0.01
         self.rigs: list[Rig] = []
         self.by_host: dict[str, Rig] = {}
         for n in range(racks):
@@ -115,7 +117,12 @@ class Wave:
         if self.gone:  # a process that died sends nothing more, whatever else it had under way
             raise Died
         at_host = call.path.endswith("ComputerSystem.Reset")  # several at one act: a person looks
-        if call.method != "GET" and self.deaths_left and not at_host and self.rng.random() < 0.05:
+        if (
+            call.method != "GET"
+            and self.deaths_left
+            and not at_host
+            and self.rng.random() < self.dies
+        ):
             self.deaths_left -= 1
             self.gone = True
             raise Died

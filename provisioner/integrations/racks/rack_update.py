@@ -86,7 +86,7 @@ from provisioner.ports.switch import SwitchRefused
 
 SILENT_MAX_S = 900.0  # of a BMC to which nothing was sent
 WHY_MAX = 300  # characters of a reason that the journal keeps
-SOON_S = 5.0  # between two rounds of which the first one moved something: most wait for nothing
+SOON_S = 1.0  # between two rounds of which the first one moved something: most wait for nothing
 _BEFORE = "before"
 _Units = list[tuple[PlannedRack, PlannedUnit]]
 

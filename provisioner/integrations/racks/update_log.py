@@ -24,8 +24,8 @@ from typing import Any
 from provisioner.model.input_error import InputError
 from provisioner.runtime.whole_files import sync_directory
 
-LINES_MAX = 200_000  # a rack's update writes some thousand
-BYTES_MAX = 64 * 2**20
+LINES_MAX = 400_000  # a whole rack writes a thousand, and a campaign may have 256 of them
+BYTES_MAX = 128 * 2**20
 LOCK_TRIES = 20  # a daemon that looks whether a command is at work has it for a moment
 LOCK_EACH_S = 0.05
 BEGAN = "began"

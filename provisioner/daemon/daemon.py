@@ -88,7 +88,7 @@ from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime.event_loop import end_tasks
-from provisioner.runtime.integrations import list_loops
+from provisioner.runtime.integrations import find_outlet_users, list_loops
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.alerts import SqlAlertRepository
@@ -374,6 +374,7 @@ def _reach(parts: Parts, report: Report) -> Reach:
 
 
 def _site(parts: Parts, reach: Reach) -> Site:
+    users = partial(find_outlet_users, parts.settings)
     return Site(
         parts.clock,
         parts.settings,
@@ -385,7 +386,7 @@ def _site(parts: Parts, reach: Reach) -> Site:
         parts.matrix.images.get(MAINTENANCE),
         parts.os_images,
         parts.login,
-        Feeds(parts.pdus, parts.store.nodes.list, reach.find_recorded_leak),
+        Feeds(parts.pdus, parts.store.nodes.list, reach.find_recorded_leak, users),
         None if parts.consoles is None else parts.consoles[1],
         select_machine_sets(parts.matrix),
     )

@@ -51,8 +51,10 @@ class Integration:
 
     `tickets` takes (settings, clock, environ, ca_file), `audit_sinks` (settings, clock): each
     returns an asynchronous context with a `TicketSystem`, or with several `AuditSink`. `outlets`
-    takes (settings.pdus, transport, environ) and returns each `Pdu` by its name. `adoption_sources`
-    takes (file, options of `adopt`) and returns a list with `expected`, `tenants` and `refused`.
+    takes (settings.pdus, transport, environ) and returns each `Pdu` by its name. `outlet_users`
+    takes (settings, outlets as PDU/OUTLET) and returns what is lost with each that feeds something
+    beside nodes; it may raise InputError, and then none is switched. `adoption_sources` takes
+    (file, options of `adopt`) and returns a list with `expected`, `tenants` and `refused`.
     `telemetry` takes (settings) and returns an asynchronous context with a `Telemetry`. `consoles`
     takes (settings) and returns `Consoles` by their protocol. `partitions` takes (address of UFM,
     file with CAs, `limited=`: a person confirmed the default partition) and returns a
@@ -89,6 +91,7 @@ class Integration:
     tickets: str = ""
     audit_sinks: str = ""
     outlets: str = ""
+    outlet_users: str = ""
     adoption_sources: str = ""
     telemetry: str = ""
     consoles: str = ""
@@ -429,6 +432,15 @@ def build_pdus(
     for one in _list_on("outlets", settings, environ, "pdus" if settings.pdus else ""):
         pdus |= load_reference(one, one.outlets)(settings.pdus, transport, environ)
     return pdus
+
+
+def find_outlet_users(settings: Settings, outlets: Sequence[str]) -> Mapping[str, str]:
+    """Return what is lost with each of these outlets beside nodes. Raises InputError."""
+    wanted = "racks_folder" if settings.racks_folder else ""
+    users: dict[str, str] = {}
+    for one in _list_on("outlet_users", settings, {}, wanted):
+        users |= load_reference(one, one.outlet_users)(settings, outlets)
+    return users
 
 
 def list_loops(parts: Any) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from provisioner.runtime.integrations import Integration
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "provisioner"
@@ -74,3 +78,18 @@ def test_an_extension_touches_as_many_files_as_the_page_says(
 
     assert find_files(example) == listed
     assert len(listed) == count <= FILES_MAX
+
+
+def test_the_page_has_each_offer_of_an_integration() -> None:
+    offers = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    fields = {field.name for field in dataclasses.fields(Integration)}
+
+    assert sorted(offers) == sorted(fields - {"name", "about", "switched_on"})
+
+
+def test_each_class_that_the_page_names_is_there() -> None:
+    named = set(re.findall(r"`((?:[a-z_]+\.)+)([A-Z]\w+)`", PAGE.read_text(encoding="utf-8")))
+
+    assert len(named) > 10
+    for module, name in named:
+        assert hasattr(import_module(f"provisioner.{module.rstrip('.')}"), name), name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from provisioner.execution.actions.hold import Hold
@@ -27,6 +28,7 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import BmcAddress, Secret
+from provisioner.runtime.integrations import find_outlet_users
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
@@ -129,15 +131,17 @@ async def build(
         pause=clock.sleep,
         gate=LeakGate(clock, store.alerts),
     )
+    settings = Settings.model_validate({"site": "test", **more})
+    users = partial(find_outlet_users, settings)
     effects = Effects(
         clock,
-        Settings.model_validate({"site": "test", **more}),
+        settings,
         reach,
         MemoryRunner(site),
         MemoryShell(site),
         None,  # type: ignore[arg-type]  (no maintenance agent takes part)
         None,  # type: ignore[arg-type]  (no file takes part)
-        feeds=Feeds(pdus, store.nodes.list, reach.find_recorded_leak),
+        feeds=Feeds(pdus, store.nodes.list, reach.find_recorded_leak, users),
     )
     machine = site.machines[NODE]
     if STAGED in machine.firmware:

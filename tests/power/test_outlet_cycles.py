@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,6 +132,28 @@ def test_an_outlet_that_feeds_another_node_is_never_switched() -> None:
 
     assert [p.reason for p in problems] == [Reason.NOT_OFFERED]
     assert f"feeds {OTHER} too" in problems[0].detail
+    assert [u.log for u in bench.units.values()] == [[], []]
+
+
+def test_an_outlet_of_a_racks_power_shelf_is_never_switched(tmp_path: Path) -> None:
+    tray: dict[str, Any] = {"name": "t0", "kind": "compute-tray", "u": 2, "slot": 1}
+    shelf = {"name": "p0", "kind": "power-shelf", "u": 1, "outlets": ["b/A1"]}
+    units = [{**tray, "tray_index": 0}, shelf]
+    plan = {"racks": [{"name": "r0", "chassis_serial": "1", "units": units}]}
+    (tmp_path / "racks.yaml").write_text(json.dumps(plan))
+
+    bench, problems = cycle(racks_folder=str(tmp_path))
+
+    assert [p.reason for p in problems] == [Reason.NOT_OFFERED]
+    assert "the outlet b/A1 feeds p0, t0, host:t0 by the racks' plan" in problems[0].detail
+    assert [u.log for u in bench.units.values()] == [[], []]
+
+
+def test_no_outlet_is_switched_while_the_racks_plan_is_not_read(tmp_path: Path) -> None:
+    bench, problems = cycle(racks_folder=str(tmp_path))
+
+    assert [p.reason for p in problems] == [Reason.NOT_OFFERED]
+    assert "what its outlets feed beside it is unknown" in problems[0].detail
     assert [u.log for u in bench.units.values()] == [[], []]
 
 

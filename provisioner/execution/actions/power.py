@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.once import blocked
 from provisioner.model.alert import Signal
+from provisioner.model.input_error import InputError
 from provisioner.model.inventory import LeakDetector, Power
 from provisioner.model.location import Outlet, OutletState
 from provisioner.model.node import Node
@@ -132,16 +133,32 @@ class Feeds:
     """The site's PDUs by name, and the rows of all nodes, read when they are needed.
 
     `find_leak` returns why a node gets no power, by what is on record: its detectors have none.
+    `find_users` returns what is lost with an outlet beside nodes; it raises InputError.
     """
 
     pdus: Mapping[str, Pdu]
     read_nodes: Callable[[], Awaitable[Sequence[Node]]]
     find_leak: Callable[[str], Awaitable[Blocker | None]] | None = None
+    find_users: Callable[[Sequence[str]], Mapping[str, str]] = lambda _: {}
+
+
+async def check_users(feeds: Feeds, node: Node, nodes: Sequence[Node]) -> Blocker | None:
+    """Return why others than the node keep its outlets from being switched off."""
+    try:
+        users = await asyncio.to_thread(feeds.find_users, [str(one) for one in node.outlets])
+    except InputError as error:
+        return Blocker(
+            reason=Reason.NOT_OFFERED,
+            subject=node.id,
+            detail=f"what its outlets feed beside it is unknown: {error}"[:400],
+            unblock="Correct that file, then retry the node.",
+        )
+    return check_outlets(node, nodes, feeds.pdus, users)
 
 
 async def check_feeds(feeds: Feeds, node: Node, host: Redfish) -> Blocker | None:
     """Return why the outlets of a node cannot be cycled now; every outlet and the BMC are read."""
-    refused = check_outlets(node, await feeds.read_nodes(), feeds.pdus)
+    refused = await check_users(feeds, node, await feeds.read_nodes())
     if refused is not None:
         return refused
     states = await read_outlets(feeds, node.outlets)

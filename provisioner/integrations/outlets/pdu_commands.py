@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,14 +20,14 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.options.checked_options import check_ca
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import read_expected, read_settings
-from provisioner.execution.actions.power import Feeds, read_each_outlet
+from provisioner.execution.actions.power import Feeds, check_users, read_each_outlet
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.planning.path.activation import check_outlets, check_outlets_on
+from provisioner.planning.path.activation import check_outlets_on
 from provisioner.runtime import permit
-from provisioner.runtime.integrations import build_pdus
+from provisioner.runtime.integrations import build_pdus, find_outlet_users
 from provisioner.settings import Settings
 
 app = typer.Typer(help="PDUs: read outlets; preview an AC cycle.", no_args_is_help=True)
@@ -81,14 +82,15 @@ async def _read(
         return nodes
 
     try:
-        feeds = Feeds(build_pdus(settings, transport, os.environ), read_nodes)
+        pdus = build_pdus(settings, transport, os.environ)
+        feeds = Feeds(pdus, read_nodes, find_users=partial(find_outlet_users, settings))
         return [await _read_node(feeds, node, nodes) for node in chosen]
     finally:
         await transport.close()
 
 
 async def _read_node(feeds: Feeds, node: Node, nodes: Sequence[Node]) -> dict[str, Any]:
-    refused = check_outlets(node, nodes, feeds.pdus)
+    refused = await check_users(feeds, node, nodes)
     named = [o for o in node.outlets if o.pdu in feeds.pdus]
     answers = dict(zip(named, await read_each_outlet(feeds, named), strict=True))
     states = {o: s for o, s in answers.items() if isinstance(s, OutletState)}

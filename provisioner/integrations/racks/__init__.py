@@ -8,6 +8,7 @@ INTEGRATION = Integration(
     switched_on=lambda settings, _: bool(settings.racks_folder),
     loops="provisioner.integrations.racks.duty.loops:build_loops",
     memberships="provisioner.integrations.racks.partitions.handed_over:open_memberships",
+    outlet_users="provisioner.integrations.racks.outlet_users:find_outlet_users",
     routes="provisioner.integrations.racks.rack_routes:ROUTES",
     commands={"rack": "provisioner.integrations.racks.rack_commands:app"},
 )

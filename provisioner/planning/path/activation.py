@@ -25,8 +25,13 @@ from provisioner.model.plan import Disruption
 _SERVING = (Placement.CUSTOMER, Placement.MIXED)
 
 
-def check_outlets(node: Node, nodes: Sequence[Node], pdus: Collection[str]) -> Blocker | None:
-    """Return why the outlets of a node must not be switched off, from the rows of all nodes."""
+def check_outlets(
+    node: Node, nodes: Sequence[Node], pdus: Collection[str], users: Mapping[str, str]
+) -> Blocker | None:
+    """Return why the outlets of a node must not be switched off, from the rows of all nodes.
+
+    `users` says what is lost with an outlet beside nodes: of a rack's power shelves.
+    """
     now = next((n for n in nodes if n.id == node.id), node)
     if now.state is State.RELEASED or now.placement in _SERVING:
         return Blocker(
@@ -43,6 +48,14 @@ def check_outlets(node: Node, nodes: Sequence[Node], pdus: Collection[str]) -> B
             detail=f"its outlets name {', '.join(missing)}, and `pdus` of the settings does not",
             unblock="Add the PDU to `pdus`, or correct `outlets` of the hardware list.",
         )
+    for outlet in map(str, now.outlets):
+        if outlet in users:
+            return Blocker(
+                reason=Reason.NOT_OFFERED,
+                subject=node.id,
+                detail=f"the outlet {outlet} feeds {users[outlet]}"[:400],
+                unblock="Correct `outlets` of the hardware list, or those of the racks' plan.",
+            )
     return _find_shared(now, nodes)
 
 

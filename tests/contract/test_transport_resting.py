@@ -1,16 +1,19 @@
-"""Connections that rest are closed: all but one before a write to that BMC, and what is old."""
+"""Connections are opened few at once; those that rest are closed: all but one before a write to
+that BMC, and what is old.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
 from devices import Bmc, run
 
 from provisioner.adapters import bounded_http
-from provisioner.adapters.bounded_http import CLOSED_MAX, close_resting, open_session
+from provisioner.adapters.bounded_http import CLOSED_MAX, OPENED_MAX, close_resting, open_session
 
 
 def test_what_rests_is_closed_but_one_at_the_named_host_alone() -> None:
@@ -73,4 +76,47 @@ def test_what_rests_too_long_is_closed_few_in_a_turn_of_the_loop_and_what_is_use
             assert 0 < max(before - after for before, after in pairwise(left)) <= CLOSED_MAX
 
     monkeypatch.setattr(bounded_http, "KEEPALIVE_S", 1.0)
+    run(scenario())
+
+
+@contextlib.asynccontextmanager
+async def serve_silence() -> AsyncIterator[tuple[str, asyncio.Queue[asyncio.StreamWriter]]]:
+    """A service that takes connections and never begins its part of the handshake."""
+    taken: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken.put_nowait(writer)
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield f"https://127.0.0.1:{port}", taken
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_few_connections_are_opened_at_once_and_slow_ones_give_their_places_back(
+    monkeypatch: pytest.MonkeyPatch, patient: bool
+) -> None:
+    async def scenario() -> None:
+        async with serve_silence() as (url, taken), open_session(per_host=0, keep_alive=True) as s:
+            asked = [asyncio.ensure_future(s.get(url, ssl=False)) for _ in range(OPENED_MAX + 2)]
+            opened = [await taken.get() for _ in range(OPENED_MAX)]
+            if patient:
+                await asyncio.sleep(0.2)
+                assert taken.empty()
+                opened[0].transport.abort()  # its handshake has failed
+                opened.append(await taken.get())
+                await asyncio.sleep(0.2)
+                assert taken.empty()
+            else:
+                opened += [await taken.get(), await taken.get()]
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+            for writer in opened:
+                writer.transport.abort()
+
+    monkeypatch.setattr(bounded_http, "OPENING_S", 3600.0 if patient else 0.01)
     run(scenario())

@@ -52,8 +52,8 @@ KEEPALIVE_S = (
 CLOSED_MAX = 4  # connections that are closed in one turn of the loop, a millisecond each
 # Connections that are opened at once. What came while the loop was busy is worked on in one turn, a
 # handshake in two milliseconds; a device that is slower gives its place back.
-OPENED_MAX = 32
-OPENING_S = 0.25
+OPENED_MAX = 16
+OPENING_S = 0.125
 REDIRECTS_MAX = 4  # of one GET: a slash at the end, perhaps another name of the resource
 DETAIL_MAX = 300  # characters of a foreign message that we repeat
 # every error of the HTTP stack for a peer's behaviour; all else is our own bug

@@ -1,6 +1,7 @@
 """The view of an operation for its followers: a request of a person, or a node's own operation.
 
-A request on a node is done when the node rests again, which may be hours after it was recorded.
+A request on a node is done when the node rests again, which may be hours after it was recorded;
+the store ends it then.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from pydantic import Field
 
 from provisioner.model.access import APPROVED_KINDS, ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.node import Node, State
+from provisioner.model.node import Node
 from provisioner.model.operation import Operation, OperationStatus
 from provisioner.model.outcome import Blocker
 from provisioner.model.times.instant import Detail, InstantOrNone
-
-RESTING = frozenset({State.CERTIFIED, State.RELEASED, State.RETIRED})
+from provisioner.planning.lifecycle.requested_ends import end_request
 
 
 class OperationState(StrEnum):
@@ -99,11 +99,8 @@ def _on_its_way(
 ) -> tuple[OperationState, str, tuple[Blocker, ...], float]:
     if node is None:
         return OperationState.FAILED, "the node is gone", (), asked.ended_at
-    reached = node.entered_at if node.entered_at >= asked.asked_at else 0.0
-    if reached and node.state in RESTING:
-        return OperationState.DONE, f"it is {node.state.value}", (), reached
-    if reached and node.state is State.QUARANTINED:
-        return OperationState.FAILED, "it is quarantined", node.blockers, reached
+    if (ended := end_request(asked, node)) is not None:
+        return OperationState(ended.state.value), ended.note, ended.blockers, ended.ended_at
     return OperationState.RUNNING, f"{node.state.value}: {node.note}", node.blockers, 0.0
 
 

@@ -17,6 +17,7 @@ from provisioner.api.parts import ApiParts
 from provisioner.control.watch.watch_standing import TimeStanding
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.inventory import Component, Inventory
+from provisioner.model.node import State
 from provisioner.model.times.instant import format_instant
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.wall_clock import WallClock
@@ -128,6 +129,23 @@ def test_a_request_on_a_node_is_done_when_the_node_rests():
         await served.store.nodes.save(moved)
         status, later = await served.ask("red", "GET", f"/operations/{told['id']}")
         assert (status, later["state"], later["ended_at"]) == (200, "done", format_instant(NOW + 5))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("first", "end"), [("CERTIFIED", "done"), ("QUARANTINED", "failed")])
+def test_a_request_that_has_ended_stays_so_whatever_its_node_does_later(first: str, end: str):
+    async def scenario(served: Served) -> None:
+        _, told = await served.ask("red", "POST", "/nodes/su0-n01/reclaim", {"for_repair": True})
+        for at, state in enumerate((first, "CONVERGING", "QUARANTINED", "CERTIFIED"), 5):
+            node = await served.store.nodes.get("su0-n01")
+            assert node is not None
+            await served.store.nodes.save(in_state(node, State[state], NOW + at))
+            _, later = await served.ask("operator", "GET", f"/operations/{told['id']}")
+            assert (later["state"], later["note"]) == (end, f"it is {first.lower()}")
+            assert later["ended_at"] == format_instant(NOW + 5)
+        journalled = await served.ask("operator", "GET", "/events?node=su0-n01&kind=asked")
+        assert [e["detail"]["state"] for e in journalled[1]["items"]].count(end) == 1
 
     run(scenario)
 

@@ -22,7 +22,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.ports import StaleWrite
-from provisioner.store.rows.request_rows import write_node_request
+from provisioner.store.rows.node_rows import write_node_request
 from provisioner.store.sql_store import open_store
 
 NOW = 1_700_000_000.0

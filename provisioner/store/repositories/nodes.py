@@ -20,8 +20,13 @@ from provisioner.runtime import permit
 from provisioner.store.database.database import Aside
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import node_rows, operation_rows, page_rows
-from provisioner.store.rows.node_rows import Fleet, read_named, read_unassigned
-from provisioner.store.rows.request_rows import write_detachment, write_node_request
+from provisioner.store.rows.node_rows import (
+    Fleet,
+    read_named,
+    read_unassigned,
+    write_detachment,
+    write_node_request,
+)
 
 
 class SqlOperationRepository:

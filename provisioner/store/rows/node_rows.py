@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, select
 
 from provisioner.model.campaign import CampaignState
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.planning.lifecycle.journey import describe_transition
+from provisioner.planning.lifecycle.requested_ends import ENDS
 from provisioner.ports.errors import DamagedRow, StaleWrite
-from provisioner.store.rows import journal, records
+from provisioner.store.rows import evidence_rows, journal, records, request_rows
 from provisioner.store.rows.records import STAND_IN, json_text, parse, parse_node
 from provisioner.store.rows.statements import find_value, insert_row, update_rows
 from provisioner.store.schema.schema import alerts, campaign_nodes, campaigns, certificates, nodes
@@ -59,8 +61,9 @@ def parse_or_stand_in(connection: Connection, node_id: str, body: str) -> Node:
 def save_node(connection: Connection, node: Node) -> Node:
     """Return the node with its generation raised; `StaleWrite` if it changed since it was read.
 
-    A changed state is an event of the journal in the same transaction. `StaleWrite` also for a
-    stand-in: nothing is written over a damaged row, so that it can be repaired.
+    A changed state is an event of the journal in the same transaction, and may end requests.
+    `StaleWrite` also for a stand-in: nothing is written over a damaged row, so that it can be
+    repaired.
     """
     if node.generation == records.STAND_IN:
         raise StaleWrite(f"the row of {node.id} is damaged, and nothing is written over it")
@@ -71,11 +74,31 @@ def save_node(connection: Connection, node: Node) -> Node:
         event = describe_transition(parse_node(stored.body), saved)
         assert event is not None
         journal.append(connection, event, saved.entered_at)
+        if saved.state in ENDS:
+            request_rows.end_requests(connection, saved)
     values = _columns(saved) | {"changed": _next_change(connection)}
     mine = {"id": node.id, "generation": node.generation}
     if update_rows(connection, nodes, mine, values) != 1:
         raise StaleWrite(f"node {node.id} is no longer at generation {node.generation}")
     return saved
+
+
+def write_node_request(
+    connection: Connection, node: Node, event: RequestCarriedOut, now: float
+) -> Node:
+    """Save a node as a person asked for it. `StaleWrite` if it changed since it was read."""
+    saved = save_node(connection, node)
+    journal.append(connection, event, now, node.id)
+    return saved
+
+
+def write_detachment(
+    connection: Connection, node: Node, certificate: str, event: RequestCarriedOut, now: float
+) -> None:
+    """Save a node that is given back, and revoke its certificate. `StaleWrite` if it changed."""
+    write_node_request(connection, node, event, now)
+    if certificate:
+        evidence_rows.revoke(connection, certificate, node.note, now)
 
 
 def _next_change(connection: Connection) -> int:

@@ -17,32 +17,15 @@ from provisioner.model.events.request_events import (
     TokenFacts,
 )
 from provisioner.model.node import Node
+from provisioner.planning.lifecycle.requested_ends import end_request
 from provisioner.ports.errors import DamagedRow, StaleWrite
-from provisioner.store.rows import evidence_rows, journal, node_rows
+from provisioner.store.rows import evidence_rows, journal
 from provisioner.store.rows.records import canonical, clean, parse, parse_each, record
 from provisioner.store.schema.schema import console_sessions as table
 from provisioner.store.schema.schema import requests, tokens
 
 # ------------------------------------------------------------------------------
 # Changes that a person asked for, written with the journal's row of them in one transaction.
-
-
-def write_node_request(
-    connection: Connection, node: Node, event: RequestCarriedOut, now: float
-) -> Node:
-    """Save a node as a person asked for it. `StaleWrite` if it changed since it was read."""
-    saved = node_rows.save_node(connection, node)
-    journal.append(connection, event, now, node.id)
-    return saved
-
-
-def write_detachment(
-    connection: Connection, node: Node, certificate: str, event: RequestCarriedOut, now: float
-) -> None:
-    """Save a node that is given back, and revoke its certificate. `StaleWrite` if it changed."""
-    write_node_request(connection, node, event, now)
-    if certificate:
-        evidence_rows.revoke(connection, certificate, node.note, now)
 
 
 def write_revocation(
@@ -271,6 +254,17 @@ def save_request(
         raise StaleWrite(f"request {asked.id} is no longer at generation {asked.generation}")
     _note(connection, stored, by, now)
     return stored
+
+
+def end_requests(connection: Connection, node: Node) -> None:
+    """End the requests on a node that has come to rest, or was quarantined."""
+    under_way = requests.c.state == str(RequestState.UNDER_WAY)
+    query = select(requests.c.id, requests.c.body).where(requests.c.subject == node.id, under_way)
+    rows = ((str(r.id), node.id, r.body) for r in connection.execute(query))
+    for asked in parse_each(connection, ChangeRequest, "requests", rows):
+        ended = end_request(asked, node)
+        if ended is not None and "operation" not in (asked.result or {}):
+            save_request(connection, ended, "provisioner", node.entered_at)
 
 
 def read_request(connection: Connection, number: int) -> ChangeRequest | None:

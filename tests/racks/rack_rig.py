@@ -8,7 +8,8 @@ from pathlib import Path
 from provisioner.integrations.demo.rack_site import AFTER_NVOS, CHASSIS, NEW, OLD, TARGETS, RackSite
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.cold_reboot_run import ColdReboot
-from provisioner.integrations.racks.rack_update import Hands, carry_out
+from provisioner.integrations.racks.rack_rounds import carry_out
+from provisioner.integrations.racks.rack_update import Hands
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_start import check_packages, find_reasons, prepare
 from provisioner.integrations.racks.update_steps import Next

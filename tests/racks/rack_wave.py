@@ -1,7 +1,8 @@
 """A wave of firmware over many whole racks by the daemon's own loops, in virtual time.
 
 Each rack is a simulator of its own with 18 trays, 9 switches and 8 shelves, all of old versions;
-each request goes through its wires. All racks have one time, which passes by the daemon's waits.
+each request goes through its wires. With `answer_s`, each answer takes between a third of it and
+five thirds, and what no BMC takes `SILENT_S`; without it, only what was written takes its time.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from provisioner.integrations.racks.duty.approval import RackCampaign, read_stat
 from provisioner.integrations.racks.duty.rack_duty import RackDuty
 from provisioner.integrations.racks.duty.rack_holds import RackHolds
 from provisioner.integrations.racks.rack_commands import app
-from provisioner.integrations.sim.racks.rack import Event, Times
+from provisioner.integrations.sim.racks.rack import Event, Rack, Times
 from provisioner.integrations.sim.racks.shelf import PMC_BACK_S
-from provisioner.ports import Call, Reply
+from provisioner.integrations.twin.loop import run
+from provisioner.ports import Call, Reply, Unreachable
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
@@ -33,6 +35,8 @@ from provisioner.store.signing import Signer
 from provisioner.store.sql_store import open_store
 
 FETCH_S = 30.0  # of a simulated NVOS
+SILENT_S = 10.0  # until a connection that nobody takes is given up
+QUIET_S = 7200.0  # behind its last request nothing happens in a rack any more
 FULL = {"trays": 18, "switches": 9, "shelves": 8}
 
 
@@ -44,8 +48,14 @@ class Wave:
     """Racks with one time, and their daemon, which may die at its writes."""
 
     def __init__(
-        self, folder: Path, racks: int, at_once: int, shape: dict[str, int] = FULL
+        self,
+        folder: Path,
+        racks: int,
+        at_once: int,
+        shape: dict[str, int] = FULL,
+        answer_s: float = 0.0,
     ) -> None:
+        self.answer_s = answer_s
         self.folder = folder
         self.campaign = folder / "campaigns" / "wave"
         self.campaign.mkdir(parents=True)
@@ -73,6 +83,8 @@ class Wave:
         self.at_once = at_once
         self.deaths = 0
         self.deaths_left = 0
+        self.begun = self.rigs[0].rack.now  # the time at which this life began
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.rng = random.Random(44)
         self.gone = False
         store = open_store(":memory:", inline=True)
@@ -100,16 +112,29 @@ class Wave:
     # --- the daemon's clock and its transports
 
     def now(self) -> float:
-        return self.rigs[0].rack.now
+        return self.begun + (0.0 if self.loop is None else self.loop.time())
 
     async def sleep(self, seconds: float) -> None:
-        for rig in self.rigs:
-            rig.rack.advance(seconds)
-        await asyncio.sleep(0)
+        await asyncio.sleep(max(seconds, 0.0))
+
+    def _catch_up(self, rack: Rack) -> None:
+        """Bring a rack to the time of all."""
+        behind = self.now() - rack.now
+        if behind > QUIET_S:
+            rack.advance(QUIET_S)
+            rack.now = self.now()
+        rack.advance(self.now() - rack.now)
 
     async def request(self, address: Any, call: Call) -> Reply:
         self._may_die(call)
-        reply = await self.by_host[address.url.rstrip("/")].wires.request(address, call)
+        rig = self.by_host[address.url.rstrip("/")]
+        await asyncio.sleep(self.rng.uniform(self.answer_s / 3, self.answer_s * 5 / 3))
+        self._catch_up(rig.rack)
+        try:
+            reply = await rig.wires.request(address, call)
+        except Unreachable:
+            await asyncio.sleep(SILENT_S if self.answer_s else 0)
+            raise
         self._may_die(call)
         return reply
 
@@ -150,6 +175,7 @@ class Wave:
         self.deaths_left = deaths
 
         async def turn() -> None:
+            self.loop = asyncio.get_running_loop()
             duty = RackDuty(self.parts, switches=self, environ=LOGINS)  # type: ignore[arg-type]
             await RackHolds(duty).tick()
             await duty.tick()
@@ -157,10 +183,13 @@ class Wave:
         while True:
             self.gone = False
             try:
-                asyncio.run(turn())
+                run(turn())
                 break
             except Died:
                 self.deaths += 1
+            finally:
+                self.begun = self.now()
+                self.loop = None
         state = read_state(self.campaign)
         assert state is not None
         return state

@@ -6,19 +6,22 @@
     make soak NAME=racks ARGS="healthy 100"         whole racks, each with timings of its own
     make soak NAME=racks ARGS="mixed 50"            whole racks of mixed versions, with 200 deaths
     make soak NAME=racks ARGS="wave 8 4 20"         whole racks by the daemon's loops, with deaths
+    make soak NAME=racks ARGS="wave 8 4 0 150"      the same, by BMCs that take their time
     make soak NAME=racks ARGS="trees FOLDER 2000"   recorded trees, each with 2,000 spoilt values
 
 `water`: 7.4's A1 without the wires, `wires`: with them, from a seed that may follow; `leaks`: A2,
 in virtual time, of BMCs that answer in 0.05 to 0.25 s; `healthy`: A8, a rack of 18 trays, 9
 switches and 8 shelves, from a seed that may follow; `mixed`: A3, such racks whose units begin with
 other versions, and processes that die at random writes; `wave`: one campaign of the daemon over
-such racks, so many domains at one time, so many deaths at random writes; `trees`: A10, of a folder
+such racks, so many domains at one time, so many deaths at random writes, and answers of BMCs that
+take so many milliseconds (0: none); `trees`: A10, of a folder
 with NAME/redfish/v1/.../index.json.
 The last line is JSON; the exit code is 1 if anything was found.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import sys
@@ -204,10 +207,11 @@ def run_mixed(count: int) -> dict[str, Any]:
     return {"racks": count, "deaths": deaths, "found": found[:20]}
 
 
-def run_wave(racks: int, at_once: int = 4, deaths: int = 0) -> dict[str, Any]:
+def run_wave(racks: int, at_once: int = 4, deaths: int = 0, answer_ms: int = 0) -> dict[str, Any]:
     """Have the daemon's own loops carry one campaign out over whole racks."""
     with tempfile.TemporaryDirectory() as folder:
-        wave = Wave(Path(folder), racks, at_once)
+        wave = Wave(Path(folder), racks, at_once, answer_s=answer_ms / 1000)
+        gc.freeze()  # the simulators
         wave.approve()
         began = wave.now()
         state = wave.live(deaths)

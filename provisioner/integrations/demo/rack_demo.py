@@ -13,7 +13,8 @@ from typing import Any
 
 from provisioner.integrations.demo.rack_site import RackSite
 from provisioner.integrations.racks.campaign_run import Outcome
-from provisioner.integrations.racks.rack_update import Hands, carry_out
+from provisioner.integrations.racks.rack_rounds import carry_out
+from provisioner.integrations.racks.rack_update import Hands
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_start import prepare
 from provisioner.integrations.racks.water import UnitWater, clear_latch

@@ -219,7 +219,11 @@ def list_files(folder: Path) -> Sequence[Path]:
 
 def read_record(file: Path, record: type[R]) -> R:
     """Return the record of a YAML or JSON file. Raises InputError that names the field."""
-    written = read_text(file, BYTES_MAX)
+    return parse_record(file, read_text(file, BYTES_MAX), record)
+
+
+def parse_record(file: Path, written: str, record: type[R]) -> R:
+    """Return the record that a file says. Raises InputError that names the field."""
     try:
         loaded = _load(file, written)
     except _UNLOADABLE as error:

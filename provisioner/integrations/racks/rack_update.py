@@ -1,7 +1,7 @@
 """Carries a campaign over racks out on real units: the plan's executor with real hands.
 
-Each round looks at the water of every rack first, then at each unit with an act under way, and
-sends at most one write to each. Every write is in the journal before it is sent. After a death the
+A round looks at the water of its racks first, then at each unit with an act under way, and sends
+at most one write to each. Every write is in the journal before it is sent. After a death the
 journal and the units tell what happened; nothing is taken from memory. Before an act's first write
 its unit is proved again to be at its place, and before each cut of power nobody uses its domain.
 """
@@ -19,14 +19,13 @@ from provisioner.integrations.racks.campaign import (
     SHELF_ACTS,
     Act,
     ActKind,
-    Campaign,
     DomainJob,
-    group_units,
 )
-from provisioner.integrations.racks.campaign_run import Entry, Execution, Outcome, Seen, Step
+from provisioner.integrations.racks.campaign_run import Seen
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind, Supply
 from provisioner.integrations.racks.impact import domain_of
+from provisioner.integrations.racks.membership import UnitReading
 from provisioner.integrations.racks.nvue import read_controller
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, Stamp, read_stamp
 from provisioner.integrations.racks.reading import read_unit
@@ -47,6 +46,7 @@ from provisioner.integrations.racks.update_start import UnreadFile, check_file
 from provisioner.integrations.racks.update_steps import (
     CONFIGURE_MAX_S,
     POWER_MAX_S,
+    PUSHING,
     Controller,
     Do,
     Next,
@@ -78,15 +78,13 @@ from provisioner.integrations.racks.update_world import (
 )
 from provisioner.integrations.racks.water import WaterState
 from provisioner.integrations.racks.water_commands import Racked
-from provisioner.integrations.racks.water_file import BUILDING, wait_for_water
+from provisioner.integrations.racks.water_file import BUILDING
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 from provisioner.ports.switch import SwitchRefused
 
 SILENT_MAX_S = 900.0  # of a BMC to which nothing was sent
-WHY_MAX = 300  # characters of a reason that the journal keeps
-SOON_S = 1.0  # between two rounds of which the first one moved something: most wait for nothing
 _BEFORE = "before"
 _Units = list[tuple[PlannedRack, PlannedUnit]]
 
@@ -100,12 +98,12 @@ class Hands:
     jobs: Mapping[str, DomainJob]  # by the key of each of their acts
     acts: Mapping[str, Act]
     why: dict[str, str] = field(default_factory=dict)  # act: what it waits for, or why it failed
-    moved: bool = False  # a write was taken, or an act ended, since the last round began
+    _moved: set[str] = field(default_factory=set)  # acts of which a write was taken
     _seen: dict[str, Seen] = field(default_factory=dict)
     _racked: dict[str, Racked] = field(default_factory=dict)
     _water: dict[str, WaterState] = field(default_factory=dict)
     _silent: dict[str, float] = field(default_factory=dict)
-    _tenants: Mapping[str, str | None] = field(default_factory=dict)
+    _tenants: dict[str, str | None] = field(default_factory=dict)
     _hashed: dict[tuple[str, Path], tuple[Stamp, Next]] = field(default_factory=dict)
 
     def send(self, act: Act) -> None:
@@ -114,30 +112,32 @@ class Hands:
     def look(self, act: Act) -> Seen:
         return self._seen.pop(act.key, Seen.RUNNING)
 
-    async def round(self, keys: Sequence[str]) -> None:
-        """Look at the water and at each act's unit, and send at most one write for each act."""
-        self.moved = False
-        under_way = {name for key in keys for name in self.jobs[key].racks}
-        hosts = {name for key in keys for name in self.jobs[key].hosts}
-        self._tenants = await self.update.read_tenants(hosts, hold=True) if hosts else {}
+    async def prepare(self, keys: Sequence[str]) -> None:
+        """Read what rounds that begin now need: who uses their trays, and the files of their acts.
+
+        Files may have some GB: nobody waits meanwhile for the water's file.
+        """
+        if hosts := {name for key in keys for name in self.jobs[key].hosts}:
+            self._tenants |= await self.update.read_tenants(hosts, hold=True)
         await self._hash_files([self.acts[key] for key in keys])
-        async with (
-            follow_offs() as offs,
-            wait_for_water(self.update.water, self.update.pause) as store,
-        ):
-            self._racked = {
-                rack.name: self.update.open_rack(rack, store)
-                for rack in self.update.plan.racks
-                if rack.name in under_way
-            }
-            for racked in self._racked.values():
-                known = await keep_dry(self.update, racked, offs)
+
+    async def round(self, keys: Sequence[str]) -> bool:
+        """Look at the water and at each act's unit, and send at most one write for each act; return
+        whether one was taken, or an act ended.
+        """
+        update = self.update
+        self._moved.difference_update(keys)
+        under_way = {name for key in keys for name in self.jobs[key].racks}
+        async with follow_offs() as offs, update.held.hold(update.water, update.pause) as store:
+            for rack in (rack for rack in update.plan.racks if rack.name in under_way):
+                racked = update.open_rack(rack, store)
+                known = await keep_dry(update, racked, offs)
                 judged = racked.judge(known).items()
                 self._water |= {name: state for name, (state, _) in judged}
-            acts = [self.acts[key] for key in keys]
-            results = await wait_all(self._advance(act) for act in acts)
-        self._seen = dict(zip(keys, results, strict=True))
-        self.moved |= Seen.DONE in results
+                self._racked[rack.name] = racked
+            results = await wait_all(self._advance(self.acts[key]) for key in keys)
+        self._seen |= zip(keys, results, strict=True)
+        return Seen.DONE in results or not self._moved.isdisjoint(keys)
 
     def _units(self, act: Act, kind: Kind | None = None) -> _Units:
         """Return what stands in the racks of an act: those of its job, if it is the domain's."""
@@ -243,9 +243,7 @@ class Hands:
         return [(self.update.folder / one.file, one.sha256) for one in files if one.file]
 
     async def _hash_files(self, acts: Sequence[Act]) -> None:
-        """Hash the files of acts, each once for an act unless it was changed or not read. They may
-        have some GB: nobody waits meanwhile for the water's file.
-        """
+        """Hash the files of acts, each once for an act unless it was changed or not read."""
         for act in acts:
             for file, wanted in self._list_files(act):
                 stamp = await asyncio.to_thread(_read_stamp, file)
@@ -295,8 +293,10 @@ class Hands:
 
     async def _decide_tray(self, act: Act, unit: PlannedUnit, log: ActLog) -> Next:
         client = await self.update.client(unit.name, self._admit(unit.name))
-        view = await read_tray(client, unit.name, log.told("push") or "")
+        view = await read_tray(client, unit.name, log, self.update.now())
         self._watch_silence(act, log, ("ac",), heard=view.reachable)
+        if view.pushing:
+            return wait(PUSHING)
         if view.reachable and view.copying and not log.noted("copy"):
             self._note(act.key, "copy", str(self.update.now()))
         if view.reachable and view.hmc and not self.log.of(_unit(unit.name)).noted(_BEFORE):
@@ -326,8 +326,10 @@ class Hands:
 
     async def _decide_shelf(self, act: Act, unit: PlannedUnit, log: ActLog) -> Next:
         client = await self.update.client(unit.name, self._admit(unit.name))
-        view = await read_shelf(client, unit.name, log.told("push") or "")
+        view = await read_shelf(client, unit.name, log, self.update.now())
         self._watch_silence(act, log, (), heard=view.reachable)
+        if view.pushing:
+            return wait(PUSHING)
         if act.kind is ActKind.PSU:
             view = await self._look_around(act, view)
         packages = self.update.packages(Kind.POWER_SHELF, act.component)
@@ -338,13 +340,14 @@ class Hands:
     async def _look_around(self, act: Act, view: ShelfView) -> ShelfView:
         """Add what else the shelf's rack shows: every other supply, and every host."""
         units = self._units(act)
+        shelves = [unit for _, unit in units if unit.kind is Kind.POWER_SHELF]
+        readings = await wait_all(self._read_shelf(unit) for unit in shelves)
         bad: list[str] = []
         unread: list[str] = []
-        for _, unit in (pair for pair in units if pair[1].kind is Kind.POWER_SHELF):
-            if unit.name not in self.update.addresses:
+        for unit, reading in zip(shelves, readings, strict=True):
+            if reading is None:
                 bad.append(f"{unit.name}: no address is planned")
                 continue
-            reading = await read_unit(self.update.bmcs, self.update.addresses[unit.name])
             off = [s for s in reading.supplies if s is not Supply.ON]
             expected = unit.supplies or 0
             if reading.unread or off or len(reading.supplies) < expected:
@@ -357,6 +360,10 @@ class Hands:
         read = set(power.values()) <= {"On", "Off"}
         hosts_on = on if read else None
         return replace(view, supplies_bad=tuple(bad), unread=tuple(unread), hosts_on=hosts_on)
+
+    async def _read_shelf(self, unit: PlannedUnit) -> UnitReading | None:
+        address = self.update.addresses.get(unit.name)
+        return None if address is None else await read_unit(self.update.bmcs, address)
 
     # --- the domain
 
@@ -385,8 +392,9 @@ class Hands:
         units = self._units(act)
         told = await wait_all(self._find_missed(unit) for _, unit in units)
         missed = [each for one in told for each in one]
-        for _, unit in units:
-            if (surplus := await self._find_surplus(unit)) and not log.noted("surplus"):
+        also = await wait_all(self._find_surplus(unit) for _, unit in units)
+        for (_, unit), surplus in zip(units, also, strict=True):
+            if surplus and not log.noted("surplus"):
                 self._note(act.key, "surplus", "; ".join(surplus)[:2000])
                 self.update.say(f"surplus: {unit.name}: {'; '.join(surplus[:4])}")
         if not missed:
@@ -422,7 +430,7 @@ class Hands:
     async def _switch_hosts(self, act: Act, reset: str) -> Answer:
         """Switch every host of the act's racks, but those that are so already; one no ends it.
 
-        None is switched off while a flash or a copy runs on any of them.
+        None is switched off while a flash or a copy runs on any of them, nor on while any may not.
         """
         wanted = "On" if reset == "On" else "Off"
         hosts = [
@@ -430,18 +438,23 @@ class Hands:
             for rack, unit in self._units(act, Kind.COMPUTE_TRAY)
             if self._power(unit.name) != wanted
         ]
-        for _, unit in hosts if wanted == "Off" else ():
-            client = await self.update.client(unit.name, self._admit(unit.name))
-            if (running := await find_flash(client, unit.name)) is not None:
-                return running.model_copy(update={"reason": Reason.BUSY})  # it is asked again
-        for rack, unit in hosts:
+
+        async def judge(rack: PlannedRack, unit: PlannedUnit) -> Blocker | None:
             if reset == "On":
-                for refused in await self._racked[rack.name].find_refusals_now(unit, reset):
-                    return refused
+                return next(
+                    iter(await self._racked[rack.name].find_refusals_now(unit, reset)), None
+                )
             client = await self.update.client(unit.name, self._admit(unit.name))
-            if (no := await client.reset_system(reset)) is not None:
-                return no
-        return ""
+            running = await find_flash(client, unit.name)  # it is asked again
+            return running and running.model_copy(update={"reason": Reason.BUSY})
+
+        async def switch(unit: PlannedUnit) -> Blocker | None:
+            client = await self.update.client(unit.name, self._admit(unit.name))
+            return await client.reset_system(reset)
+
+        told = await wait_all(judge(rack, unit) for rack, unit in hosts)
+        told = told if any(told) else await wait_all(switch(unit) for _, unit in hosts)
+        return next((no for no in told if no is not None), "")
 
     async def _find_missed(self, unit: PlannedUnit) -> list[str]:
         packages = self.update.packages(unit.kind)
@@ -481,7 +494,7 @@ class Hands:
             return wait(f"{step.what}: {error}")
         if not isinstance(answer, Blocker):
             self.log.write(Line(act.key, TOLD, step.what, now(), answer))
-            self.moved = True
+            self._moved.add(act.key)
             return wait(f"{step.what} was sent")
         if answer.reason in (Reason.BUSY, Reason.LEAK):
             self.log.write(Line(act.key, TOLD, step.what, now(), VOID))
@@ -541,52 +554,3 @@ def _judge_file(key: str, file: Path, wanted: str) -> Next:
         why = f"{file}: {error.problem}. {error.remedy}"
         return wait(why) if isinstance(error, UnreadFile) else fail(Reason.NOT_EXPECTED, why)
     return done()
-
-
-async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple[Outcome, Hands]:
-    """Carry the campaign's jobs out, or on from its journal; return how they ended and why.
-
-    As many domains are out at one time as the campaign's limits admit: by default one.
-    """
-    jobs = {act.key: job for job in campaign.jobs for act in job.acts}
-    acts = {act.key: act for job in campaign.jobs for act in job.acts}
-    hands = Hands(update, log, jobs, acts)
-    units = {
-        f"{domain}/{ActKind.PROVE}": " ".join(sorted(unit.name for _, unit in listed))
-        for domain, listed in group_units(update.plan).items()
-    }
-
-    def write(entry: Entry) -> None:
-        if entry.step is Step.HELD:  # a later process, or a person, asks why
-            why = hands.why.get(entry.key, "")[:WHY_MAX]
-            log.write(Line(entry.key, NOTED, Step.HELD, update.now(), why))
-        # a proof says whom it looks at: the plan may have another unit in its domain later
-        log.write(Line(entry.key, "step", entry.step, update.now(), units.get(entry.key, "")))
-
-    execution = Execution(campaign, hands, write, _list_entries(log, acts))
-    hands.why |= {key: log.of(key).note(Step.HELD) for key in execution.outcome().held.values()}
-    for _ in range(update.rounds_max):
-        if not update.halted():
-            execution.advance()
-        running = execution.outcome().running
-        await log.sync()
-        if update.tell is not None:
-            await update.tell(execution.outcome(), execution.open_domains, hands.why)
-        if not running:
-            break
-        await hands.round(running)
-        for key in running:
-            execution.observe(key)
-        await log.sync()
-        await update.pause(min(update.poll_s, SOON_S) if hands.moved else update.poll_s)
-    return execution.outcome(), hands
-
-
-def _list_entries(log: UpdateLog, acts: Mapping[str, Act]) -> list[Entry]:
-    """Return the journal's steps; a drain that was held sent nothing, so that it is tried again."""
-    drains = {key for key, act in acts.items() if act.kind is ActKind.DRAIN}
-    return [
-        Entry(key, Step(what))
-        for key, what in log.steps()
-        if key not in drains or what != Step.HELD
-    ]

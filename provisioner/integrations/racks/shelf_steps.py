@@ -41,6 +41,7 @@ class ShelfView:
     """A power shelf as it reads now, and what else its rack shows."""
 
     reachable: bool
+    pushing: bool = False  # by its task, and nothing else was read
     part_number: str = ""
     selector: str | None = None  # None: it shows none
     apply_time: str | None = None

@@ -29,7 +29,8 @@ from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.fabric.switch_looks import OURS, log_in
 from provisioner.integrations.racks.hand_journals import check_hand_journal
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
-from provisioner.integrations.racks.rack_update import Hands, carry_out
+from provisioner.integrations.racks.rack_rounds import carry_out
+from provisioner.integrations.racks.rack_update import Hands
 from provisioner.integrations.racks.targets.target_commands import (
     ProfileOption,
     ReleaseOption,

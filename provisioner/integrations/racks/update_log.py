@@ -50,6 +50,7 @@ class UpdateLog:
 
     def __init__(self, lines: Sequence[Line], descriptor: int) -> None:
         self._acts: dict[str, list[Line]] = {}
+        self._begun = 0
         self._descriptor = descriptor
         self._waiting: list[bytes] = []  # written, and not in the file yet
         self._filing = threading.Lock()  # one thread writes, and none behind a closed descriptor
@@ -59,6 +60,7 @@ class UpdateLog:
         """Count lines that are in the file already."""
         for line in lines:
             self._acts.setdefault(line.key, []).append(line)
+            self._begun += line.kind == BEGAN
 
     def write(self, line: Line) -> None:
         """Append a line, for `sync` to bring to the disk."""
@@ -104,7 +106,7 @@ class UpdateLog:
 
     def count_begun(self) -> int:
         """Return how many writes were begun, whatever became of them."""
-        return sum(line.kind == BEGAN for lines in self._acts.values() for line in lines)
+        return self._begun
 
     def steps(self) -> Iterator[tuple[str, str]]:
         """Yield each act with each step of the executor, in order."""
@@ -135,6 +137,11 @@ class ActLog:
         if begun is None:
             return 0.0
         return now - max(begun.at, cleared.at if cleared is not None else 0.0)
+
+    def find_last(self) -> Line | None:
+        """Return the last write that was begun, or the act's own begin."""
+        own = (one for one in reversed(self._lines) if one.kind in (BEGAN, "step"))
+        return next(own, None)
 
     def told(self, what: str) -> str | None:
         """Return the answer to the last write of this name; None: it is not known."""

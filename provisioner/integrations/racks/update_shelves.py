@@ -21,6 +21,7 @@ from provisioner.integrations.racks.update_packages import Package, PackageFile
 from provisioner.integrations.racks.update_steps import Next
 from provisioner.integrations.racks.update_trays import (
     Answer,
+    is_pushing,
     list_versions,
     mark_tasks,
     read_task,
@@ -33,9 +34,11 @@ FILE_MAX_BYTES = 256 * 2**20  # a PMC's package has some tens of MiB
 _DELTA = "deltaenergysystems"
 
 
-async def read_shelf(client: Redfish, name: str, task: str) -> ShelfView:
+async def read_shelf(client: Redfish, name: str, log: ActLog, now: float) -> ShelfView:
     """Return a shelf as it reads now, without the rest of its rack. Raises no PortError."""
     try:
+        if not log.noted("end") and await is_pushing(client, log, now):
+            return ShelfView(reachable=True, pushing=True)
         service = client.service
         inventory = await client.read_firmware(name, name)
         update = (await service.find_part("UpdateService")).data
@@ -53,7 +56,7 @@ async def read_shelf(client: Redfish, name: str, task: str) -> ShelfView:
             versions=list_versions(inventory),
             tasks=mark_tasks(paths),
             running=await client.read_tasks(),
-            task=await read_task(client, task),
+            task=await read_task(client, log.told("push") or ""),
         )
     except PortError:
         return ShelfView(reachable=False)

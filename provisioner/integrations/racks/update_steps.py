@@ -23,6 +23,7 @@ BACK_MAX_S = 900.0  # a BMC needs up to 5 minutes after an aux cycle, its HMC as
 POWER_MAX_S = 180.0
 CYCLE_SEEN_S = 300.0  # in which a BMC that was cut goes silent
 TRIES = 2
+PUSHING = "for the end of its push"
 NEVER_ARRIVED_MAX = 5  # of a push of which its BMC shows nothing: each is as good as none
 
 
@@ -60,6 +61,7 @@ class TrayView:
     """A compute tray as it reads now; None for what was not read."""
 
     reachable: bool
+    pushing: bool = False  # by its task, and nothing else was read
     power: str = "Unknown"
     policy: str = ""
     hmc: bool = False
@@ -191,7 +193,7 @@ def judge_push(
     if running is None or tasks is None:
         return wait("until its tasks can be read")
     if (task.known or running) and age < PUSH_MAX_S:
-        return wait("for the end of its push")
+        return wait(PUSHING)
     if running:
         return fail(Reason.UPDATE_STALLED, f"its push did not end in {PUSH_MAX_S:.0f} s")
     if age < SETTLE_S:

@@ -12,6 +12,7 @@ from provisioner.integrations.racks.campaign import Act, ActKind
 from provisioner.integrations.racks.update_log import ActLog
 from provisioner.integrations.racks.update_packages import Package
 from provisioner.integrations.racks.update_steps import (
+    PUSH_MAX_S,
     Next,
     TaskSeen,
     TrayView,
@@ -56,6 +57,15 @@ async def read_task(client: Redfish, path: str) -> TaskSeen:
     return TaskSeen(known, view.done or view.staged, (view.failed or "")[:200])
 
 
+async def is_pushing(client: Redfish, log: ActLog, now: float) -> bool:
+    """Return whether a push surely goes on, by its task alone; if not, all has to be read."""
+    told = log.told("push")
+    if not told or log.since("push", now) >= PUSH_MAX_S:
+        return False
+    task = await read_task(client, told)
+    return task.known and not (task.ended or task.failed)
+
+
 def mark_tasks(paths: Sequence[str]) -> int:
     """Return a number that another list of tasks does not have: a full one drops its oldest task,
     so that their count tells nothing.
@@ -63,9 +73,11 @@ def mark_tasks(paths: Sequence[str]) -> int:
     return zlib.crc32("\n".join(sorted(paths)).encode())
 
 
-async def read_tray(client: Redfish, name: str, task: str) -> TrayView:
+async def read_tray(client: Redfish, name: str, log: ActLog, now: float) -> TrayView:
     """Return a tray as it reads now. Raises no PortError: a silent one is not reachable."""
     try:
+        if not log.count("bmc-reset") and await is_pushing(client, log, now):
+            return TrayView(reachable=True, pushing=True)
         inventory = await client.read_firmware(name, name)
         versions = list_versions(inventory)
         if not versions:
@@ -81,7 +93,7 @@ async def read_tray(client: Redfish, name: str, task: str) -> TrayView:
             copying=is_copying(inventory),
             tasks=mark_tasks(paths),
             running=await client.read_tasks(),
-            task=await read_task(client, task),
+            task=await read_task(client, log.told("push") or ""),
         )
     except PortError:
         return TrayView(reachable=False)

@@ -23,14 +23,14 @@ from provisioner.integrations.racks.update_steps import Nvos
 from provisioner.integrations.racks.update_trays import list_versions
 from provisioner.integrations.racks.water import UnitWater
 from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
-from provisioner.integrations.racks.water_file import WaterStore
+from provisioner.integrations.racks.water_file import SharedWater, WaterStore
 from provisioner.model.inventory import Moisture, Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, PortError, SwitchAddress, SwitchTransport
 from provisioner.quirks import Quirk
 
 POLL_S = 30.0  # shorter than any outage that has to be seen: a BMC is away for 100 s at least
-ROUNDS_MAX = 20_000  # some days; a rack takes hours
+ROUNDS_MAX = 20_000  # of a domain: some days; it takes hours
 
 Ended = TypeVar("Ended")
 Told = Callable[[Outcome, Collection[str], Mapping[str, str]], Awaitable[None]]
@@ -77,6 +77,8 @@ class Update:
     grace_s: float = 0.0  # from the begin of a drain until it ends as held, for its tenants
 
     halted: Callable[[], bool] = lambda: False  # a person wants nothing new to be begun
+    held: SharedWater = field(default_factory=SharedWater)  # with other loops of this process
+    _placed: tuple[RackPlan, dict[str, tuple[PlannedRack, PlannedUnit]]] | None = None
     tell: Told | None = None  # each round: how it stands, the domains that are out, reasons
 
     async def read_tenants(
@@ -95,7 +97,11 @@ class Update:
         return {name: told.get(name) for name in wanted}
 
     def find(self, name: str) -> tuple[PlannedRack, PlannedUnit]:
-        return next((r, u) for r in self.plan.racks for u in r.units if u.name == name)
+        """Return a unit of the plan with its rack."""
+        if self._placed is None or self._placed[0] is not self.plan:
+            places = {u.name: (r, u) for r in self.plan.racks for u in r.units}
+            self._placed = (self.plan, places)
+        return self._placed[1][name]
 
     async def client(self, name: str, admit: Admit = _admit_nothing) -> Redfish:
         """Return a client of a unit's BMC, which knows its software once that has answered."""

@@ -19,6 +19,7 @@ from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Blocker, Reason
 
 DRY_LOOKS_MIN = 2
+KEPT_S = 90.0  # for how long a look that shows nothing new is not written: each 60 s one is taken
 SLOTS_MAX = 256  # of one unit; trays have four to eight detectors
 TAKING = frozenset({"ForceOff", "GracefulShutdown"})  # every other act may give power
 
@@ -87,6 +88,15 @@ def fold_look(before: UnitWater, detectors: Sequence[LeakDetector] | None, now: 
         cleared_by="" if latched else before.cleared_by,
         lost=before.lost,
     )
+
+
+def is_news(before: UnitWater, after: UnitWater) -> bool:
+    """Return whether a look has to be kept: it shows anything new, or the last one kept is old."""
+    known, shown = (
+        {**vars(one), "since": 0.0, "dry_looks": min(one.dry_looks, DRY_LOOKS_MIN)}
+        for one in (before, after)
+    )
+    return known != shown or not 0 <= after.since - before.since < KEPT_S
 
 
 def forget_look(before: UnitWater, why: str) -> UnitWater:

@@ -47,6 +47,7 @@ from provisioner.integrations.racks.water import (
     find_wet,
     fold_look,
     forget_look,
+    is_news,
     judge_water_in,
 )
 from provisioner.integrations.racks.water_file import (
@@ -61,8 +62,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, PortError, Unreachable
 
 log = logging.getLogger(__name__)
-AT_ONCE = 16
-OFF_AT_ONCE = 64  # more than a rack has: none waits while another's power follows
+AT_ONCE = 64  # more than a rack has: none waits for one that is mute, or whose power follows
 BETWEEN_S = 10.0  # of two looks; a BMC reads its detectors each second
 FOLLOW_S = 120.0  # until a power state has followed; trays take up to a minute
 ASK_EACH_S = 5.0
@@ -140,6 +140,7 @@ class Racked:
 
         asked = [unit for unit in self.rack.units if unit.kind is not Kind.POWER_SHELF]
         begun = dict(self.store.units)
+        news: dict[str, UnitWater] = {}
         now = time.time()
         await asyncio.gather(*(one(unit) for unit in asked if unit.name in self.addresses))
         for unit in asked:
@@ -149,18 +150,21 @@ class Racked:
                 leaks = None if reading.unread else reading.leaks
                 folded = fold_look(before, leaks, now)
                 same = self.store.units.get(unit.name) is begun.get(unit.name)
-                if same or not folded.dry_looks:
-                    self.store.units[unit.name] = folded
+                if not same and folded.dry_looks:
+                    continue
             else:
                 why = "it could not be read: no address or login of its BMC is given"
-                self.store.units[unit.name] = forget_look(before, why)
+                folded = forget_look(before, why)
+            news[unit.name] = folded
         if self.building is not None:
             name = f"{BUILDING}{self.rack.name}"
             before = self.store.find(name)
             now = time.time()  # BMCs may have taken longer than its file is new
             told = read_building(self.building, self.rack.name, now)
-            self.store.units[name] = fold_look(before, told, now)
-        await self.store.keep()
+            news[name] = fold_look(before, told, now)
+        news = {n: one for n, one in news.items() if is_news(self.store.find(n), one)}
+        self.store.units |= news
+        await self.store.keep(news=bool(news))  # what was seen wet is being kept already
         return {u.name: self.store.find(u.name) for u in self.rack.units}
 
     async def store_wet(self, name: str, reading: UnitReading) -> dict[str, UnitWater]:
@@ -340,7 +344,7 @@ async def switch_wet_off(racked: Racked, known: Mapping[str, UnitWater]) -> list
 
     One that fails is told, and keeps no other one on.
     """
-    slots = asyncio.Semaphore(OFF_AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(unit: PlannedUnit) -> Blocker | None:
         if unit.name not in racked.addresses:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -14,11 +15,12 @@ from pathlib import Path
 from pydantic import Field
 
 from provisioner.integrations.racks.locks import hold_name
-from provisioner.integrations.racks.plan import read_record
+from provisioner.integrations.racks.plan import BYTES_MAX, parse_record, read_record
 from provisioner.integrations.racks.water import UnitWater
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import LeakDetector, Moisture
+from provisioner.runtime.shipped import read_text
 from provisioner.runtime.whole_files import replace_file
 
 BUILDING = "building:"  # before a rack's name: its own sensors
@@ -101,12 +103,21 @@ def open_water(file: Path) -> Iterator[WaterStore]:
             problem = f"it cannot be written ({error.strerror})"
             raise InputError("--water", str(file), problem, "Name a file in your folder.") from None
         mark = _mark(file)
-        kept = read_record(file, WaterFile) if file.exists() else WaterFile(lost=mark.exists())
+        if file.exists():
+            kept = _parse(file, read_text(file, BYTES_MAX))
+        else:
+            kept = WaterFile(lost=mark.exists())
         store = WaterStore(file, dict(kept.units), lost=kept.lost)
         try:
             yield store
         finally:
             store.close()
+
+
+@functools.lru_cache(maxsize=1)
+def _parse(file: Path, written: str) -> WaterFile:
+    """Return what a file says: of many racks it has some MB, and it is opened each second."""
+    return parse_record(file, written, WaterFile)
 
 
 def _describe_holder() -> str:
@@ -172,6 +183,38 @@ async def give_way(file: Path, pause: Callable[[float], Awaitable[None]]) -> Non
             return
 
 
+class SharedWater:
+    """One hold of the file for all loops of a process, which look side by side."""
+
+    def __init__(self) -> None:
+        self._opening = asyncio.Lock()
+        self._holders = 0
+        self._held = contextlib.AsyncExitStack()
+        self._store: WaterStore | None = None
+
+    @contextlib.asynccontextmanager
+    async def hold(
+        self, file: Path, pause: Callable[[float], Awaitable[None]], *, at_once: bool = False
+    ) -> AsyncIterator[WaterStore]:
+        """Hold the file together with whoever has it here, unless another process waits for it;
+        `at_once`: all the same. Raises InputError.
+        """
+        if not at_once:
+            await give_way(file, pause)
+        async with self._opening:
+            if self._store is None:
+                self._store = await self._held.enter_async_context(wait_for_water(file, pause))
+            store = self._store
+            self._holders += 1
+        try:
+            yield store
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._store = None
+                await self._held.aclose()
+
+
 def _mark(file: Path) -> Path:
     """Return what says that a file was there: without it, that one was lost."""
     return file.with_name(f".{file.name}.kept")
@@ -189,8 +232,8 @@ class WaterStore:
         self._file = file
         self.units = units
         self._lost = lost
-        self._begun = 0  # how often it was to be written; each has all of those before it
-        self._written = 0
+        self._asked = 0  # how often it was to be written
+        self._written = 0  # how many of those are on the disk
         self._filing = threading.Lock()  # one thread writes, and none once another may hold it
         self._closed = False
 
@@ -200,27 +243,30 @@ class WaterStore:
 
     def save(self) -> None:
         """Write all of it; it is on the disk when this returns. Raises InputError."""
-        self._begun += 1
-        self._write(self._begun, self._dump())
+        self._asked += 1
+        self._write(self._asked)
 
-    async def keep(self) -> None:
-        """Do as `save`, beside the event loop. Raises InputError."""
-        self._begun += 1
-        await asyncio.to_thread(self._write, self._begun, self._dump())
+    async def keep(self, *, news: bool = True) -> None:
+        """Do as `save`, beside the event loop; looks of some racks are written together. Without
+        news it waits until all that was asked before is on the disk.
+        """
+        self._asked += news
+        if self._asked > self._written:
+            await asyncio.to_thread(self._write, self._asked)
 
     def close(self) -> None:
         """Wait for what is being written; nothing is any more."""
         with self._filing:
             self._closed = True
 
-    def _dump(self) -> str:
-        return WaterFile(units=self.units, lost=self._lost).model_dump_json(indent=2) + "\n"
-
-    def _write(self, number: int, written: str) -> None:
+    def _write(self, number: int) -> None:
         with self._filing:
             if number <= self._written or self._closed:
                 return  # a later one is on the disk, or whoever waited for it is gone
+            number = self._asked  # read before the units: each asked once its own are there
+            units = self.units.copy()  # at once: the loop's thread goes on to change it
             try:
+                written = WaterFile(units=units, lost=self._lost).model_dump_json(indent=2) + "\n"
                 replace_file(self._file, written, mode=0o666, lasting=True)
                 if not (mark := _mark(self._file)).exists():
                     mark.touch()

@@ -50,7 +50,7 @@ from provisioner.integrations.racks.duty.rack_certificate import (
 from provisioner.integrations.racks.fabric.switch_looks import OURS, log_in
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
-from provisioner.integrations.racks.rack_update import carry_out
+from provisioner.integrations.racks.rack_rounds import carry_out
 from provisioner.integrations.racks.update_commands import FACTORY
 from provisioner.integrations.racks.update_log import UpdateLog, hold_log
 from provisioner.integrations.racks.update_start import (
@@ -62,6 +62,7 @@ from provisioner.integrations.racks.update_start import (
     read_rack_units,
 )
 from provisioner.integrations.racks.update_world import POLL_S, Update
+from provisioner.integrations.racks.water_file import SharedWater
 from provisioner.model.campaign import CampaignState
 from provisioner.model.events.fleet_events import CampaignChanged
 from provisioner.model.input_error import InputError
@@ -127,6 +128,7 @@ class RackDuty:
 
     def __post_init__(self) -> None:
         self.holds = NodeHolds(self.parts)
+        self.held = SharedWater()
         self.placed: Mapping[str, tuple[Node, BmcRef]] = {}  # units that are nodes, as last read
         self.busy: Collection[str] = ()  # units whose campaign runs: its rounds read their water
         self.on_busy: Callable[[Collection[str]], None] = lambda _: None
@@ -228,11 +230,16 @@ class RackDuty:
     async def _carry(self, campaign: Path, approval: Approval, told: _Told) -> None:
         update = await self.open_campaign(campaign, approval)
         self._keep_busy(update)
-        update.who_uses = partial(self._ask, update.plan, update.asked, told.mark)
+        update.who_uses = partial(self._ask, update, told.mark)
         update.grace_s = approval.grace_h * 3600
 
+        out: Collection[str] | None = None
+
         async def tell(outcome: Outcome, domains: Collection[str], why: Mapping[str, str]) -> None:
-            self._keep_busy(update, domains)
+            nonlocal out
+            if out != domains:
+                self._keep_busy(update, domains)
+                out = domains
             await told.tell(outcome, domains, why)
 
         update.tell = tell
@@ -329,6 +336,7 @@ class RackDuty:
             nvos={},
             factory={},
             water=folder / "water.json",
+            held=self.held,
             now=self.parts.clock.now,
             building=building if building.exists() else None,
             pause=self.parts.clock.sleep,
@@ -348,14 +356,16 @@ class RackDuty:
         return {u.name for u in units if find_socket(u.bmc) in known}
 
     async def _ask(
-        self, plan: RackPlan, asked: CampaignFile, mark: str, units: Collection[str], *, hold: bool
+        self, update: Update, mark: str, units: Collection[str], *, hold: bool
     ) -> Mapping[str, str | None]:
         """Return who uses trays: by the store where the daemon has them, else by the campaign."""
+        racks = {rack.name: rack for rack, _ in map(update.find, units)}
+        plan = update.plan.model_copy(update={"racks": tuple(racks.values())})
         nodes = await self.holds.find_nodes(plan)
         aside = await self._find_aside(plan)  # after the others: what is damaged by now is here
         told: dict[str, str | None] = {}
         for unit in units:
-            state = asked.units.get(unit)
+            state = update.asked.units.get(unit)
             told[unit] = None if state is None else state.tenant
             if unit in nodes:
                 node = nodes[unit][0]

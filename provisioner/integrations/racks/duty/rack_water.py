@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,6 @@ from provisioner.integrations.racks.update_world import (
     switch_off,
     wait_all,
 )
-from provisioner.integrations.racks.water_file import WaterStore, give_way, wait_for_water
 from provisioner.model.input_error import InputError
 from provisioner.model.node import State
 from provisioner.runtime import permit
@@ -64,11 +63,7 @@ class RackWater:
         self._update: Update | None = None  # of the last turn
         self._units: Mapping[tuple[str, str], str] = {}  # by the node's name and its BMC's
         self._offs: set[asyncio.Task[None]] = set()  # under way, and looked after
-        self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)  # for a reading alone, and not for an Off
-        self._holders = 0
-        self._held = contextlib.AsyncExitStack()
-        self._store: WaterStore | None = None
 
     async def run(self) -> None:
         """Look for ever."""
@@ -114,10 +109,8 @@ class RackWater:
         begun: list[asyncio.Task[None]] = []
 
         async def one(rack: PlannedRack) -> None:
-            async with slots:
-                await give_way(update.water, update.pause)
-                async with self._hold(update) as store:
-                    await keep_dry(update, update.open_rack(rack, store), begun)
+            async with slots, update.held.hold(update.water, update.pause) as store:
+                await keep_dry(update, update.open_rack(rack, store), begun)
 
         try:
             await wait_all(one(rack) for rack in racks)
@@ -127,23 +120,6 @@ class RackWater:
             ended, self._offs = await asyncio.wait(self._offs, timeout=OFF_S)
             for task in ended:
                 task.result()
-
-    @contextlib.asynccontextmanager
-    async def _hold(self, update: Update) -> AsyncIterator[WaterStore]:
-        """Hold the file together with whoever of this loop has it: an event waits for no turn."""
-        async with self._opening:
-            if self._store is None:
-                held = wait_for_water(update.water, update.pause)
-                self._store = await self._held.enter_async_context(held)
-            store = self._store
-            self._holders += 1
-        try:
-            yield store
-        finally:
-            self._holders -= 1
-            if not self._holders:
-                self._store = None
-                await self._held.aclose()
 
     async def look_at(self, name: str) -> None:
         """Look at one unit now. What is wet is stored and forced off; dryness is the poll's."""
@@ -158,7 +134,7 @@ class RackWater:
                 reading = await update.read_water(unit)
             if not is_wet(reading):
                 return
-            async with self._hold(update) as store:
+            async with update.held.hold(update.water, update.pause, at_once=True) as store:
                 racked = update.open_rack(rack, store)
                 known = await racked.store_wet(name, reading)
             if reading.power != "Off":  # it may refuse that, and goes on to send events

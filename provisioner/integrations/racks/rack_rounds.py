@@ -23,7 +23,7 @@ NEAR_S = 3.0  # between two looks once a write is expected to have ended
 SOON_S = 1.0  # until a domain's next round where it moved in this one: most wait for nothing
 
 
-class _Pace:
+class Pace:
     """Knows how long each kind of write took, and so when the next look at one is worth it."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Rounds:
     hands: Hands
     execution: Execution
     _due: dict[str, float] = field(default_factory=dict)  # by domain: when its next round begins
-    _pace: _Pace = field(default_factory=_Pace)
+    _pace: Pace = field(default_factory=Pace)
     _begun: Counter[str] = field(default_factory=Counter)  # rounds of each domain
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -101,6 +101,7 @@ class _Rounds:
             await self.hands.prepare([key for domain in due for key in waiting[domain]])
         for domain in due:
             self._begun[domain] += 1
+            self._due.pop(domain, None)
             self._under_way[domain] = asyncio.create_task(self._do(domain, waiting.pop(domain)))
         if not (waiting or self._under_way):
             return False
@@ -120,7 +121,7 @@ class _Rounds:
             last = self.log.of(key).find_last()
             self._pace.learn(act, before[key], last, now)
             poll_s = min(poll_s, self._pace.find_wait(act, last, now, self.update.poll_s))
-        self._due[domain] = now + poll_s
+        self._due[domain] = min(now + poll_s, self._due.get(domain, now + poll_s))
 
     async def _wait(self, due: float | None) -> None:
         """Wait until a round ends, or `due`; those that come due within a second begin together."""

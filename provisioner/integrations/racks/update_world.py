@@ -88,8 +88,8 @@ class Update:
 
         `hold`: keep everybody else from those that nobody uses, from now on.
         """
-        trays = [u.name for r in self.plan.racks for u in r.units if u.kind is Kind.COMPUTE_TRAY]
-        wanted = list(names or trays)
+        units = (unit for rack in self.plan.racks for unit in rack.units)
+        wanted = list(names) or [u.name for u in units if u.kind is Kind.COMPUTE_TRAY]
         if self.who_uses is not None:
             told = await self.who_uses(wanted, hold=hold)
         else:

@@ -230,7 +230,7 @@ class RackDuty:
     async def _carry(self, campaign: Path, approval: Approval, told: _Told) -> None:
         update = await self.open_campaign(campaign, approval)
         self._keep_busy(update)
-        update.who_uses = partial(self._ask, update, told.mark)
+        update.who_uses = partial(self._ask, update.plan, update.asked, told.mark)
         update.grace_s = approval.grace_h * 3600
 
         out: Collection[str] | None = None
@@ -356,16 +356,17 @@ class RackDuty:
         return {u.name for u in units if find_socket(u.bmc) in known}
 
     async def _ask(
-        self, update: Update, mark: str, units: Collection[str], *, hold: bool
+        self, plan: RackPlan, asked: CampaignFile, mark: str, units: Collection[str], *, hold: bool
     ) -> Mapping[str, str | None]:
         """Return who uses trays: by the store where the daemon has them, else by the campaign."""
-        racks = {rack.name: rack for rack, _ in map(update.find, units)}
-        plan = update.plan.model_copy(update={"racks": tuple(racks.values())})
+        named = frozenset(units)
+        racks = tuple(r for r in plan.racks if any(u.name in named for u in r.units))
+        plan = plan.model_copy(update={"racks": racks})  # some of hundreds, each second
         nodes = await self.holds.find_nodes(plan)
         aside = await self._find_aside(plan)  # after the others: what is damaged by now is here
         told: dict[str, str | None] = {}
         for unit in units:
-            state = update.asked.units.get(unit)
+            state = asked.units.get(unit)
             told[unit] = None if state is None else state.tenant
             if unit in nodes:
                 node = nodes[unit][0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,11 @@ def test_no_control_code_of_a_device_reaches_a_terminal_by_a_line_or_a_table(
     assert all(c.isprintable() or c == "\n" for c in shown)
     assert "[red]x[/red]" in shown
     assert "\nnext" in shown
+
+
+def test_an_optimized_python_which_leaves_out_checks_is_refused() -> None:
+    command = [sys.executable, "-O", "-m", "provisioner", "serve"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert told.returncode == 2
+    assert "Python runs optimized (-O)" in told.stderr
+    assert "Unset it" in told.stderr

@@ -254,7 +254,8 @@ class SealedFile:
         keys = (self._keys.newest(), *more)
         texts = {key.id: base64.b64encode(key.seal(plain, self.path.name)).decode() for key in keys}
         replace_file(self.path, _TEXTS.dump_json(texts, indent=1) + b"\n", lasting=True)
-        assert self.read() == plain
+        kept = self.read()
+        assert kept == plain
 
     def renew(self, *more: SealingKey) -> None:
         """Seal it with the key in force alone, and with `more`; without a file nothing is done."""

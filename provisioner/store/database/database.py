@@ -320,7 +320,8 @@ def _split_statements(text: str) -> list[str]:
 def _empty() -> sqlite3.Connection:
     """Return an empty database of the newest schema, to copy."""
     engine = _engine("sqlite://", StaticPool)
-    assert _copy_schema(engine), "it was just made"
+    copied = _copy_schema(engine)
+    assert copied, "it was just made"
     return _bare(engine.connect())
 
 

@@ -167,7 +167,8 @@ class Seat:
                 ),
             )[0]
             self.number = int(str(row["number"]))
-            assert self._lock(SEATS, self.number), "a new number is nobody's"
+            is_ours = self._lock(SEATS, self.number)
+            assert is_ours, "a new number is nobody's"
             self._lock(SHARING, self.number)
             self.inherited = self._inherit()
             peers = [m for m in self.members() if m.id != self.id]

@@ -13,7 +13,7 @@ from rack_wave import Wave
 from provisioner.integrations.racks import water_file
 from provisioner.integrations.racks.campaign import Act, ActKind
 from provisioner.integrations.racks.duty.approval import RackCampaignState
-from provisioner.integrations.racks.rack_rounds import NEAR_S, Pace
+from provisioner.integrations.racks.rack_rounds import NEAR, SOON_S, Pace
 from provisioner.integrations.racks.update_log import BEGAN, Line
 from provisioner.integrations.racks.water import KEPT_S, UnitWater, WaterState, fold_look, is_news
 from provisioner.integrations.racks.water_file import open_water
@@ -80,11 +80,14 @@ def test_how_long_a_write_took_tells_when_to_look_at_the_next_one() -> None:
     pace.learn(act(), first, begun(220.0, "select:Primary"), 220.0)  # it took 90 to 120 s
     second = begun(1_000.0)
     assert pace.find_wait(act(), second, 1_000.0, POLL_S) == POLL_S
-    assert pace.find_wait(act(), second, 1_080.0, POLL_S) == 10.0 + NEAR_S
-    assert pace.find_wait(act(), second, 1_095.0, POLL_S) == NEAR_S
+    near_s = 90.0 * NEAR
+    assert pace.find_wait(act(), second, 1_080.0, POLL_S) == 10.0 + near_s
+    assert pace.find_wait(act(), second, 1_095.0, POLL_S) == near_s
     assert pace.find_wait(act(), second, 1_200.0, POLL_S) == POLL_S  # this one takes longer
     assert pace.find_wait(act("psu"), second, 1_095.0, POLL_S) == POLL_S
     assert pace.find_wait(act(), None, 1_095.0, POLL_S) == POLL_S
+    just_before = 1_000.0 + 90.0 + near_s - 1e-9
+    assert pace.find_wait(act(), second, just_before, POLL_S) == SOON_S  # no busy loop
     assert pace.find_wait(act(), second, 1_095.0, 1.0) == 1.0
 
 
@@ -97,12 +100,12 @@ def test_what_is_known_of_a_write_narrows_and_gives_way_to_one_that_was_quicker(
             pace.learn(act(), last, last, begin + at)
         pace.learn(act(), last, begun(begin + end, "end"), begin + end)
         probe = begun(begin)
-        return pace.find_wait(act(), probe, begin, 1e9) - NEAR_S
+        return pace.find_wait(act(), probe, begin, 1e9) / (1 + NEAR)
 
-    assert take(0.0, [90.0], 120.0) == 90.0
-    assert take(1_000.0, [93.0, 96.0], 99.0) == 96.0
-    assert take(2_000.0, [60.0], 99.0) == 96.0  # the narrower one stays
-    assert take(3_000.0, [50.0], 80.0) == 50.0  # a quicker unit
+    assert take(0.0, [90.0], 120.0) == pytest.approx(90.0)
+    assert take(1_000.0, [93.0, 96.0], 99.0) == pytest.approx(96.0)
+    assert take(2_000.0, [60.0], 99.0) == pytest.approx(96.0)  # the narrower one stays
+    assert take(3_000.0, [70.0], 80.0) == pytest.approx(70.0)  # a quicker unit
 
 
 def dry(slot: str = "LD0") -> LeakDetector:

@@ -19,7 +19,8 @@ from provisioner.integrations.racks.update_log import NOTED, Line, UpdateLog
 from provisioner.integrations.racks.update_world import Update
 
 WHY_MAX = 300  # characters of a reason that the journal keeps
-NEAR_S = 3.0  # between two looks once a write is expected to have ended
+NEAR = 0.05  # of what a write is expected to take: between two looks once it may have ended
+NEAR_S = 3.0  # at least
 SOON_S = 1.0  # until a domain's next round where it moved in this one: most wait for nothing
 
 
@@ -45,10 +46,11 @@ class Pace:
         takes_s = None if last is None else self._takes_s.get(_name(act, last))
         if last is None or takes_s is None:
             return poll_s
-        left_s = takes_s + NEAR_S - (at - last.at)
+        near_s = min(max(NEAR_S, NEAR * takes_s), poll_s)
+        left_s = takes_s + near_s - (at - last.at)
         if left_s > 0:
-            return min(left_s, poll_s)
-        return min(NEAR_S, poll_s) if left_s > -poll_s else poll_s
+            return min(max(left_s, SOON_S), poll_s)
+        return near_s if left_s > -poll_s else poll_s
 
 
 def _name(act: Act, last: Line) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 ROOT = "/redfish/v1"
@@ -46,6 +47,10 @@ class Answer:
     text: str | None = None
 
     def encode(self) -> bytes:
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> bytes:
         if self.text is not None:
             return self.text.encode()
         return b"" if self.body is None else json.dumps(self.body).encode()
@@ -170,29 +175,42 @@ EXPAND = {"ExpandQuery": {"ExpandAll": True, "Levels": True, "NoLinks": True, "M
 
 
 class Shown:
-    """The tree of a unit as it is at one time; built once between two changes."""
+    """The tree of a unit as it is at one time; built once between two changes. `mark`: what changes
+    with everything that the tree shows; without it each moment has a tree of its own.
+    """
 
-    def __init__(self, rack: Rack, build: Callable[[], Tree]) -> None:
-        self._rack = rack
+    def __init__(
+        self, rack: Rack, build: Callable[[], Tree], mark: Callable[[], object] | None = None
+    ) -> None:
         self._build = build
+        self._mark = mark or (lambda: rack.now)
         self._tree: Tree | None = None
-        self._at = -1.0
+        self._at: object = None
+        self._answers: dict[str, Answer] = {}
 
     def change(self) -> None:
         self._tree = None
 
     def answer(self, path: str) -> Answer:
         """Answer a GET, with the members of a collection inside it where that is asked for."""
-        if self._tree is None or self._at != self._rack.now:
+        mark = self._mark()
+        if self._tree is None or self._at != mark:
             self._tree = self._build()
-            self._at = self._rack.now
+            self._at = mark
+            self._answers.clear()
+        if path not in self._answers:
+            self._answers[path] = self._find(self._tree, path)
+        return self._answers[path]
+
+    @staticmethod
+    def _find(tree: Tree, path: str) -> Answer:
         where, _, query = path.partition("?")
-        found = self._tree.get(where.rstrip("/"))
+        found = tree.get(where.rstrip("/"))
         if found is None:
             return Answer(404)
         if "expand" in query and "Members" in found:
             inside = [
-                {"@odata.id": one["@odata.id"], **self._tree.get(one["@odata.id"], {})}
+                {"@odata.id": one["@odata.id"], **tree.get(one["@odata.id"], {})}
                 for one in found["Members"]
             ]
             return Answer(200, {**found, "Members": inside})

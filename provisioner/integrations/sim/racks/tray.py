@@ -69,7 +69,7 @@ class Tray:
         self.off_at: float | None = None
         self.on_at: float | None = None
         self.was_on = True
-        self.shown = Shown(rack, self._build_tree)
+        self.shown = Shown(rack, self._build_tree, self._mark)
 
     # --- time
 
@@ -232,6 +232,18 @@ class Tray:
         )
 
     # --- the tree
+
+    def _mark(self) -> object:
+        """Return all that the tree shows and that changes."""
+        now = self.rack.now
+        tasks = self.tasks.listed.values()
+        return (
+            (self.name, self.power, self.policy, self.chassis, self.slot, self.index),
+            (now >= self.hmc_up, now < self.copied, self.faults.copy_never_ends, self.faults.ghost),
+            tuple(self.detectors.items()),
+            tuple(self.active.items()),
+            (self.tasks.reaped, *(str(self.tasks.describe(one, now)) for one in tasks)),
+        )
 
     def _build_tree(self) -> Tree:
         hmc = self.rack.now >= self.hmc_up

@@ -28,8 +28,6 @@ from provisioner.api.operations import (
     OperationView,
     build_carried_view,
     build_request_view,
-    decode_id,
-    encode_id,
     needs_approval,
     withhold_staff_text,
 )
@@ -41,7 +39,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
-from provisioner.model.operation import KeptAnswer, TooManyKeys
+from provisioner.model.operation import KeptAnswer, TooManyKeys, parse_public_id
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.intake import expected_text
 from provisioner.ports import StaleWrite, StoreFailed
@@ -246,7 +244,7 @@ async def open_operation(parts: ApiParts, asked: ChangeRequest, node: str, want:
         about=node, request=want, by=asked.asked_by, id=asked.id, approved=asked.decided_by
     )
     await parts.store.journal.append(event, now)
-    return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})
+    return Outcome(RequestState.UNDER_WAY, {"operation": operation.public_id})
 
 
 # ------------------------------------------------------------------------------
@@ -546,11 +544,14 @@ async def read_operation_view(
 ) -> OperationView:
     """Return a request in the form for the caller that follows it: the staff, or a tenant."""
     limit_s = parts.settings.api_approval_h * 3600
+    result = asked.result or {}
+    own = str(result.get("operation", ""))
     if asked.state is not RequestState.UNDER_WAY:
-        return build_request_view(asked, None, now, limit_s)
-    own = str((asked.result or {}).get("operation", ""))
-    if own:  # an operation of the node carries it out
-        operation = await parts.store.operations.get(decode_id(own))
+        view = build_request_view(asked, None, now, limit_s)
+        if not (own or "state" in result):  # no node was under way: nobody else's text is in it
+            return view
+    elif own:  # an operation of the node carries it out
+        operation = await parts.store.operations.get(parse_public_id(own))
         view = build_carried_view(asked, operation, now, limit_s)
     else:
         node = await parts.store.nodes.get(asked.subject)

@@ -138,7 +138,7 @@ def withhold_staff_text(view: OperationView) -> OperationView:
 def build_operation_view(operation: Operation) -> OperationView:
     """Return the present state of a node's own operation."""
     return OperationView(
-        id=encode_id(operation.id),
+        id=operation.public_id,
         kind=operation.want,
         subject=operation.node,
         state=_OWN[operation.status],
@@ -147,18 +147,6 @@ def build_operation_view(operation: Operation) -> OperationView:
         asked_by="provisioner",
         opened_at=operation.opened_at,
     )
-
-
-def encode_id(operation_id: str) -> str:
-    """Return the id in the form of a path, where the "#" of "node#7" would begin a fragment."""
-    node, _, number = operation_id.rpartition("#")
-    return f"{node}:{number}"
-
-
-def decode_id(public: str) -> str:
-    """Return the inverse of `public_id`."""
-    node, _, number = public.rpartition(":")
-    return f"{node}#{number}"
 
 
 def parse_number(public: str) -> int:

@@ -58,9 +58,21 @@ class Operation(Record):
     note: str = ""
 
     @property
+    def public_id(self) -> str:
+        """Return the id in the form of a path, where the "#" of "node#7" would begin a fragment."""
+        node, _, number = self.id.rpartition("#")
+        return f"{node}:{number}"
+
+    @property
     def is_outside(self) -> bool:
         """Return whether an integration's own loop drives it, and no reconciler may."""
         return self.want.startswith(OUTSIDE)
+
+
+def parse_public_id(public: str) -> str:
+    """Return the inverse of an operation's `public_id`."""
+    node, _, number = public.rpartition(":")
+    return f"{node}#{number}"
 
 
 class ActionStatus(StrEnum):

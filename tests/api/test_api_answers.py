@@ -18,6 +18,7 @@ from provisioner.control.watch.watch_standing import TimeStanding
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import State
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.times.instant import format_instant
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.wall_clock import WallClock
@@ -146,6 +147,26 @@ def test_a_request_that_has_ended_stays_so_whatever_its_node_does_later(first: s
             assert later["ended_at"] == format_instant(NOW + 5)
         journalled = await served.ask("operator", "GET", "/events?node=su0-n01&kind=asked")
         assert [e["detail"]["state"] for e in journalled[1]["items"]].count(end) == 1
+
+    run(scenario)
+
+
+def test_a_tenant_sees_no_text_of_the_staff_of_a_request_that_has_failed():
+    async def scenario(served: Served) -> None:
+        _, told = await served.ask("red", "POST", "/nodes/su0-n01/reclaim", {"for_repair": True})
+        node = await served.store.nodes.get("su0-n01")
+        assert node is not None
+        why = Blocker(
+            reason=Reason.UNREACHABLE, subject="host", detail="https://10.0.0.1", unblock="Go."
+        )
+        failed = in_state(node, State.QUARANTINED, NOW + 5)
+        await served.store.nodes.save(failed.model_copy(update={"blockers": (why,)}))
+        path = f"/operations/{told['id']}"
+        assert "10.0.0.1" in str((await served.ask("operator", "GET", path))[1])
+        for where in (path, "/requests"):
+            _, seen = await served.ask("red", "GET", where)
+            assert "10.0.0.1" not in str(seen)
+            assert "ask the operators of the site" in str(seen)
 
     run(scenario)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from served import Served, run
+from served import NOW, Served, run
 
+from provisioner.model.access import RequestState
 from provisioner.model.node import BmcRef, Placement
 from provisioner.model.operation import OperationStatus
+from provisioner.model.times.instant import format_instant
 
 POWER = "/nodes/su0-n05/power"
 TAGS = "/nodes/su0-n05/tags"
@@ -24,9 +26,31 @@ def test_a_power_request_is_an_operation_of_the_node_and_shows_its_progress():
         phased, _ = await served.store.operations.record(phased, now=1.0)
         _, going = await served.ask("viewer", "GET", path)
         assert (going["state"], going["phase"]) == ("running", "power cycle: waits for the BMC")
-        await served.store.operations.end(phased, OperationStatus.PARKED, "unreachable: it is off")
+        await served.store.operations.end(
+            phased, OperationStatus.PARKED, "unreachable: it is off", NOW + 5
+        )
         _, ended = await served.ask("viewer", "GET", path)
         assert (ended["state"], ended["note"]) == ("failed", "unreachable: it is off")
+        assert ended["ended_at"] == format_instant(NOW + 5)
+        row = await served.store.requests.get(1)
+        assert row is not None
+        assert row.state is RequestState.FAILED  # for good, and no more counted as under way
+
+    run(scenario)
+
+
+def test_a_request_whose_operation_ended_before_it_was_written_down_has_ended():
+    async def scenario(served: Served) -> None:
+        _, asked = await served.ask("operator", "POST", POWER, {"action": "cycle"})
+        operation = await served.store.operations.take("su0-n05#1")
+        row = await served.store.requests.get(1)
+        assert row is not None
+        await served.store.operations.end(operation, OperationStatus.DONE, "it is on")
+        assert (await served.store.requests.get(1)) == row  # nobody named a time
+        ended = await served.store.requests.save(row, "op", NOW + 5)
+        assert (ended.state, ended.ended_at, ended.note) == ("done", NOW + 5, "it is on")
+        _, told = await served.ask("viewer", "GET", f"/operations/{asked['id']}")
+        assert (told["state"], told["note"]) == ("done", "it is on")
 
     run(scenario)
 

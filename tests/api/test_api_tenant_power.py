@@ -139,7 +139,7 @@ def test_a_tenant_follows_its_request_without_the_text_of_the_staff():
         assert (status, going["state"], going["phase"]) == (200, "running", "")
         assert (await served.ask("viewer", "GET", path))[1]["phase"] == phase
         note = "unreachable: https://10.0.0.1"
-        await served.store.operations.end(operation, OperationStatus.PARKED, note)
+        await served.store.operations.end(operation, OperationStatus.PARKED, note, NOW + 5)
         _, ended = await served.ask("red", "GET", path)
         assert (ended["state"], "10.0.0.1" in str(ended)) == ("failed", False)
         assert "operators of the site" in ended["note"]

@@ -14,7 +14,6 @@ from provisioner.api.operations import (
     OperationState,
     OperationView,
     build_operation_view,
-    decode_id,
     parse_number,
 )
 from provisioner.api.parts import Ask, Reply
@@ -23,6 +22,7 @@ from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Effect, Paging, R
 from provisioner.api.scopes import require_scope
 from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.model.base import Record
+from provisioner.model.operation import parse_public_id
 from provisioner.ports import StaleWrite
 
 TAG = "operations"
@@ -74,7 +74,7 @@ async def show(ask: Ask) -> Reply:
     public = ask.read_word("operation")
     if parse_number(public):
         return Reply(await _shown(ask, await _request(ask, public)))
-    operation = await ask.parts.store.operations.get(decode_id(public))
+    operation = await ask.parts.store.operations.get(parse_public_id(public))
     if operation is None or not ask.caller.staff:
         raise refuse_missing("operation")
     return Reply(build_operation_view(operation))

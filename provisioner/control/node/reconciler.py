@@ -255,7 +255,8 @@ class Reconciler:
             await hold.record(node=parked, events=events)
         except StaleWrite:  # its own row is damaged, and nothing is written over that
             await hold.record(events=events)
-        await self._store.operations.end(hold.operation, OperationStatus.PARKED, str(why))
+        now = self._clock.now()
+        await self._store.operations.end(hold.operation, OperationStatus.PARKED, str(why), now)
 
 
 def _bug(node: str) -> Blocker:

@@ -109,7 +109,7 @@ class PowerSwitch(RequestDriver):
         note = f"it is {act.end}" if problem is None else str(problem)
         if problem is None and for_tenant and act is not PowerAct.OFF:
             note += await self._prove_boot(hold, node, before)
-        await self._store.operations.end(hold.operation, status, note)
+        await self._store.operations.end(hold.operation, status, note, self._clock.now())
 
     async def _attempt(self, hold: Hold, node: Node, act: PowerAct) -> Blocker | None:
         entry = await self._find_entry(hold)
@@ -174,7 +174,7 @@ class ClockSetter(RequestDriver):
         note = f"the time of {len(bmcs) - len(problems)} of {len(bmcs)} BMCs is set"
         note += "".join(f"; {problem}" for problem in problems)
         status = OperationStatus.PARKED if problems else OperationStatus.DONE
-        await self._store.operations.end(hold.operation, status, note)
+        await self._store.operations.end(hold.operation, status, note, self._clock.now())
 
     async def _set(self, hold: Hold, node: Node, bmc: BmcRef) -> Blocker | None:
         problem = await self._repeat(partial(self._attempt, hold, node, bmc), PASSING)
@@ -233,7 +233,7 @@ class GpuResetter(RequestDriver):
         status = OperationStatus.DONE if problem is None else OperationStatus.PARKED
         count = 0 if entry is None else len(entry.before.get(GPUS, ()))
         note = f"{count} GPUs were reset and answer" if problem is None else str(problem)
-        await self._store.operations.end(hold.operation, status, note)
+        await self._store.operations.end(hold.operation, status, note, self._clock.now())
 
     async def _attempt(self, hold: Hold, node: Node) -> Blocker | None:
         entry = await self._find_entry(hold)

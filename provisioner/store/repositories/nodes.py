@@ -81,10 +81,14 @@ class SqlOperationRepository:
             lambda c: operation_rows.record(c, operation, node, parts, listed, now, standing)
         )
 
-    async def end(self, operation: Operation, status: OperationStatus, note: str) -> Operation:
-        """End the operation (or park it for a person); fenced like every write."""
+    async def end(
+        self, operation: Operation, status: OperationStatus, note: str, now: float | None = None
+    ) -> Operation:
+        """End the operation (or park it for a person), and with `now` the request that it carries
+        out; fenced like every write.
+        """
         ended = operation.model_copy(update={"status": status, "note": note})
-        return await self._transactions.write(lambda c: operation_rows.fence(c, ended))
+        return await self._transactions.write(lambda c: operation_rows.end(c, ended, now))
 
     # Check the fence and write the ledger row in one transaction, on disk before this returns.
     intend = writes(operation_rows.intend)

@@ -23,7 +23,14 @@ from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, Op
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.certification.certification import find_expiry, identify_installation
 from provisioner.ports.errors import DamagedRow, Fenced, StaleWrite
-from provisioner.store.rows import evidence_rows, journal, node_rows, records, tenant_rows
+from provisioner.store.rows import (
+    evidence_rows,
+    journal,
+    node_rows,
+    records,
+    request_rows,
+    tenant_rows,
+)
 from provisioner.store.rows.records import canonical, clean, parse_object
 from provisioner.store.rows.statements import find_value, insert_row, update_rows
 from provisioner.store.schema.schema import ledger, operations
@@ -184,6 +191,14 @@ def fence(connection: Connection, operation: Operation) -> Operation:
             f"version {operation.version}"
         )
     return written
+
+
+def end(connection: Connection, operation: Operation, now: float | None) -> Operation:
+    """Write the end of an operation, and with `now` that of the request that it carries out."""
+    ended = fence(connection, operation)
+    if now is not None:
+        request_rows.end_carried(connection, ended, now)
+    return ended
 
 
 def intend(

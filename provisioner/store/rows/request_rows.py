@@ -17,12 +17,13 @@ from provisioner.model.events.request_events import (
     TokenFacts,
 )
 from provisioner.model.node import Node
+from provisioner.model.operation import Operation, OperationStatus, parse_public_id
 from provisioner.planning.lifecycle.requested_ends import end_request
 from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import evidence_rows, journal
 from provisioner.store.rows.records import canonical, clean, parse, parse_each, record
 from provisioner.store.schema.schema import console_sessions as table
-from provisioner.store.schema.schema import requests, tokens
+from provisioner.store.schema.schema import operations, requests, tokens
 
 # ------------------------------------------------------------------------------
 # Changes that a person asked for, written with the journal's row of them in one transaction.
@@ -253,18 +254,41 @@ def save_request(
     if connection.execute(update(requests).where(mine).values(**_columns(stored))).rowcount != 1:
         raise StaleWrite(f"request {asked.id} is no longer at generation {asked.generation}")
     _note(connection, stored, by, now)
+    own = (stored.result or {}).get("operation")
+    if stored.state is RequestState.UNDER_WAY and isinstance(own, str):  # it may be over by now
+        query = select(operations.c.status, operations.c.note)
+        found = connection.execute(query.where(operations.c.id == parse_public_id(own))).first()
+        if found is not None and found.status != OperationStatus.ACTIVE:
+            return save_request(connection, _end_carried(stored, *found, now), "provisioner", now)
     return stored
 
 
 def end_requests(connection: Connection, node: Node) -> None:
     """End the requests on a node that has come to rest, or was quarantined."""
-    under_way = requests.c.state == str(RequestState.UNDER_WAY)
-    query = select(requests.c.id, requests.c.body).where(requests.c.subject == node.id, under_way)
-    rows = ((str(r.id), node.id, r.body) for r in connection.execute(query))
-    for asked in parse_each(connection, ChangeRequest, "requests", rows):
+    for asked in _read_under_way(connection, node.id):
         ended = end_request(asked, node)
         if ended is not None and "operation" not in (asked.result or {}):
             save_request(connection, ended, "provisioner", node.entered_at)
+
+
+def end_carried(connection: Connection, operation: Operation, now: float) -> None:
+    """End the request that an operation carried out, as that has ended."""
+    for asked in _read_under_way(connection, operation.node):
+        if (asked.result or {}).get("operation") == operation.public_id:
+            ended = _end_carried(asked, operation.status, operation.note, now)
+            save_request(connection, ended, "provisioner", now)
+
+
+def _end_carried(asked: ChangeRequest, status: str, note: str, now: float) -> ChangeRequest:
+    state = RequestState.DONE if status == OperationStatus.DONE else RequestState.FAILED
+    return asked.model_copy(update={"state": state, "ended_at": now, "note": note})
+
+
+def _read_under_way(connection: Connection, node: str) -> tuple[ChangeRequest, ...]:
+    under_way = requests.c.state == str(RequestState.UNDER_WAY)
+    query = select(requests.c.id, requests.c.body).where(requests.c.subject == node, under_way)
+    rows = ((str(r.id), node, r.body) for r in connection.execute(query))
+    return parse_each(connection, ChangeRequest, "requests", rows)
 
 
 def read_request(connection: Connection, number: int) -> ChangeRequest | None:
